@@ -1,0 +1,32 @@
+# Targets only: every library, program and test of Penstock takes its warnings, standard and sanitizers from the
+# interface target penstock_options.
+
+function(penstock_configure_toolchain)
+  add_library(penstock_options INTERFACE)
+  target_compile_features(penstock_options INTERFACE cxx_std_20)
+  target_include_directories(penstock_options INTERFACE ${PROJECT_SOURCE_DIR})
+  # -ffp-contract=off: an fma is one only where the source says so; bits must not depend on the compiler's mood.
+  target_compile_options(penstock_options INTERFACE
+    $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Werror -ffp-contract=off>)
+  if(PENSTOCK_ARCH)
+    target_compile_options(penstock_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-march=${PENSTOCK_ARCH}>)
+  endif()
+  if(PENSTOCK_SANITIZE)
+    target_compile_options(penstock_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${PENSTOCK_SANITIZE}
+      -fno-omit-frame-pointer -fno-sanitize-recover=all>)
+    target_link_options(penstock_options INTERFACE -fsanitize=${PENSTOCK_SANITIZE})
+  endif()
+endfunction()
+
+# penstock_add_tests(NAME <name> SOURCES ... LIBRARIES ... [LABELS fast|full|gpu]): one GoogleTest program.
+# Label `fast` is the set of scripts/test, `full` joins it with --all, `gpu` needs a device.
+function(penstock_add_tests)
+  cmake_parse_arguments(ARG "" "NAME" "SOURCES;LIBRARIES;LABELS" ${ARGN})
+  if(NOT ARG_LABELS)
+    set(ARG_LABELS fast)
+  endif()
+  add_executable(${ARG_NAME} ${ARG_SOURCES})
+  target_link_libraries(${ARG_NAME} PRIVATE ${ARG_LIBRARIES} penstock_options GTest::gtest GTest::gtest_main)
+  target_compile_definitions(${ARG_NAME} PRIVATE PENSTOCK_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  gtest_discover_tests(${ARG_NAME} PROPERTIES LABELS "${ARG_LABELS}" DISCOVERY_TIMEOUT 60)
+endfunction()

@@ -1,0 +1,116 @@
+// A machine as the cost model sees it. A hardware file (TOML, datasheet figures with documented efficiencies) and a
+// profile (JSON, measured by `penstock-exec calibrate`) both fill this one structure; tables that only a profile
+// has are empty otherwise.
+//
+// Units: bytes, seconds, bytes per second, FLOP per second. Nothing here is in GB or GiB.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace penstock {
+
+/// One point of a copy curve: a single transfer of `bytes` takes `seconds`, latency included.
+struct CopyPoint {
+  double bytes = 0;
+  double seconds = 0;
+};
+
+struct LinkDirection {
+  double bytes_per_second = 0;          // large transfers, alone
+  double latency_seconds = 0;           // per transfer, where there is no curve
+  std::vector<CopyPoint> curve;         // ascending bytes; may be empty
+};
+
+struct Link {
+  LinkDirection h2d, d2h;
+  // Both directions busy: what each one gets then (asymmetric where measured). 0 = independent.
+  double duplex_h2d_bytes_per_second = 0;
+  double duplex_d2h_bytes_per_second = 0;
+};
+
+/// Rate caps when CPU threads and copies share DRAM (DESIGN.md section 5). Rates are of useful bytes of each class.
+struct DramSharing {
+  int cpu_threads = 0;      // 0 = no CPU class active
+  bool h2d = false, d2h = false;
+  double cpu_bytes_per_second = 0, h2d_bytes_per_second = 0, d2h_bytes_per_second = 0;
+};
+
+struct ThreadRate {
+  int threads = 0;
+  double per_second = 0;
+};
+
+struct Cpu {
+  int cores = 0;
+  double dram_bytes_per_second = 0;             // all cores together
+  std::vector<ThreadRate> dram_by_threads;      // bytes/s by number of threads; may be empty
+  std::vector<ThreadRate> adamw_by_threads;     // parameters/s of the planes layout (26 B/param of traffic)
+  double adamw_bytes_per_parameter = 26;
+  std::vector<DramSharing> sharing;             // measured combinations; empty = plain max-min
+};
+
+struct MatmulPoint {
+  std::int64_t m = 0, n = 0, k = 0;
+  bool accumulates = false;
+  double seconds = 0;            // burst
+};
+
+struct AttentionPoint {
+  std::int64_t sequences = 0, length = 0, heads = 0, kv_heads = 0, head_dim = 0;
+  double forward_seconds = 0, backward_seconds = 0;
+};
+
+/// A kernel timed by name and bytes ("input norm", "swiglu"): elementwise kernels, by what they move.
+struct ElementwisePoint {
+  std::string name;              // empty: any
+  double bytes = 0;
+  double seconds = 0;
+};
+
+struct Gpu {
+  std::string name;
+  std::int64_t hbm_bytes = 0;
+  double hbm_bytes_per_second = 0;
+  double matmul_flops_per_second = 0;            // sustained
+  double matmul_burst_flops_per_second = 0;      // before the power limit; 0 = as sustained
+  double power_settle_seconds = 3;               // time constant from burst to sustained
+  double attention_forward_efficiency = 0.6;     // of the matmul rate, where there is no table
+  double attention_backward_efficiency = 0.45;
+  double elementwise_efficiency = 0.8;           // of HBM bandwidth
+  double launch_seconds = 0;                     // per kernel
+  int copy_engines = 2;
+  bool is_host = false;                          // the CPU stands in for the GPU: compute takes a core
+  std::vector<MatmulPoint> matmuls;
+  std::vector<AttentionPoint> attentions;
+  std::vector<ElementwisePoint> elementwise;
+};
+
+struct Nvme {
+  std::int64_t bytes = 0;  // 0 = none
+  double read_bytes_per_second = 0, write_bytes_per_second = 0;
+  double latency_seconds = 0;
+};
+
+struct Machine {
+  std::string name;
+  std::string source;                            // file it came from
+  bool measured = false;                         // from a profile
+  Gpu gpu;
+  std::int64_t dram_bytes = 0;
+  Cpu cpu;
+  Link link;
+  Nvme nvme;
+  double host_op_seconds = 0;                    // fixed cost of starting one host op and signalling its end
+};
+
+/// scenarios/hardware/*.toml. Every quantity is a string with its unit ("24 GiB", "1008 GB/s", "4 us"); a missing or
+/// wrong unit is an InputError that names file, line and key.
+Machine read_hardware(const std::filesystem::path& path);
+
+/// "penstock-profile/1", strict as schedules are. `spread` and provenance of each figure are in the file and not here.
+Machine read_profile(const std::filesystem::path& path);
+
+}  // namespace penstock

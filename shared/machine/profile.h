@@ -1,0 +1,24 @@
+// The measured description of a machine, as `penstock-exec calibrate` writes it: a Machine, where and when it was
+// measured, and the run-to-run spread of each figure.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include "shared/machine/machine.h"
+
+namespace penstock {
+
+struct Profile {
+  Machine machine;
+  std::string date;                        // ISO 8601
+  std::string host;                        // CPU model, GPU, driver
+  std::map<std::string, double> spread;    // figure name -> (max - min) / median over repeats
+};
+
+Profile read_profile_file(const std::filesystem::path& path);
+/// Whole or not at all.
+void write_profile_file(const Profile& profile, const std::filesystem::path& path);
+
+}  // namespace penstock

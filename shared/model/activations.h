@@ -1,0 +1,101 @@
+// Where each activation of a layer visit lies: the byte layout that the policy reserves and both backends use.
+//
+// A template works on one micro-batch: `tokens = sequences * sequence_length` rows. Apart from its input and
+// output (boundary activations, [tokens, hidden] bf16) it touches three regions, each one contiguous range:
+//   kept        what forward leaves for backward, by keep level;
+//   recomputed  what a recompute op adds so that kept + recomputed hold everything that backward reads;
+//   workspace   scratch of one op, garbage before and after it.
+// A tensor that is neither kept nor recomputed but that the pass produces lies in the workspace.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "shared/model/model.h"
+
+namespace penstock {
+
+/// What forward keeps for backward besides the layer's input, per layer (DESIGN.md section 3, "keep").
+enum class Keep { input, input_attention, everything };
+
+/// The passes of a template. The head has only `loss`: final norm, logits in chunks, loss, and the gradients of
+/// all three in the same visit, since the scale of the loss (1 / tokens of the step) is known beforehand.
+/// The embedding has `forward` and `backward`; it never recomputes.
+enum class Pass { forward, recompute, backward, loss };
+
+struct BatchShape {
+  std::int64_t sequences = 0;
+  std::int64_t sequence_length = 0;
+  std::int64_t tokens() const { return sequences * sequence_length; }
+};
+
+/// How the templates of one run cut their work; part of the numerics (a chunk is a separate accumulation).
+struct Chunking {  // comparable: two runs with different chunks have different bits
+  std::int64_t mlp_tokens = 0;   // rows of the MLP at a time; 0 = all
+  std::int64_t loss_tokens = 0;  // rows of logits at a time; 0 = kDefaultLossTokens
+};
+inline constexpr std::int64_t kDefaultLossTokens = 1024;
+
+enum class Activation {
+  // decoder, saved for backward
+  qk_raw,     // [tokens, (heads + kv_heads) head_dim] bf16: q, k before QK norm; only with qk_norm
+  qkv,        // [tokens, qkv_columns] bf16, after norm and rotary
+  attention,  // [tokens, query_columns] bf16: context
+  lse,        // [sequences, heads, sequence_length] fp32: log of the softmax denominator, natural log
+  middle,     // [tokens, hidden] bf16: input + attention output projection
+  gate_up,    // [tokens, 2 intermediate] bf16; chunk rows only where it lies in the workspace of a chunked MLP
+  // decoder, scratch
+  normed,       // [tokens, hidden] bf16
+  product,      // [chunk, intermediate] bf16: silu(gate) * up
+  d_product,    // [chunk, intermediate] bf16
+  d_gate_up,    // [chunk, 2 intermediate] bf16
+  d_normed,     // [tokens, hidden] bf16
+  d_middle,     // [tokens, hidden] bf16
+  d_attention,  // [tokens, query_columns] bf16
+  d_qkv,        // [tokens, qkv_columns] bf16
+  // head scratch
+  logits,   // [loss chunk, vocabulary] bf16 on CUDA; turned into its gradient in place
+  row_stats,  // [tokens, 4] fp32
+  // every op
+  reduction,  // fp32 partial sums of column reductions (norm weights, biases): kReductionRows x widest column count
+  library,    // workspace of cuBLAS and cuDNN
+};
+
+inline constexpr std::int64_t kReductionRows = 256;
+inline constexpr std::int64_t kLibraryWorkspaceBytes = std::int64_t{64} << 20;  // cuBLASLt's recommendation for Hopper is 32 MiB
+/// Byte alignment of every field and every region.
+inline constexpr std::int64_t kFieldAlignment = 256;
+
+struct Field {
+  Activation activation;
+  std::int64_t offset_bytes = 0;
+  std::int64_t bytes = 0;
+};
+
+struct Region {
+  std::vector<Field> fields;
+  std::int64_t bytes = 0;  // rounded up to kFieldAlignment
+
+  /// nullptr if the region has no such field.
+  const Field* find(Activation activation) const;
+};
+
+/// Options that change what lies where. `library_bytes`: workspace for cuBLASLt and cuDNN together, chosen by
+/// model and length, never by free memory; 0 for the host backend.
+struct LayoutOptions {
+  Keep keep = Keep::input;
+  Chunking chunking;
+  std::int64_t library_bytes = kLibraryWorkspaceBytes;
+};
+
+Region kept_region(const Model& model, LayerKind kind, BatchShape batch, const LayoutOptions& options);
+Region recomputed_region(const Model& model, LayerKind kind, BatchShape batch, const LayoutOptions& options);
+Region workspace_region(const Model& model, LayerKind kind, Pass pass, BatchShape batch, const LayoutOptions& options);
+
+/// Bytes of one boundary activation (or its gradient): tokens * hidden * 2.
+std::int64_t boundary_bytes(const Model& model, BatchShape batch);
+
+/// True if backward computes gate_up itself, chunk by chunk, because the MLP is chunked and it was not kept.
+bool mlp_recomputed_in_backward(BatchShape batch, const LayoutOptions& options);
+
+}  // namespace penstock

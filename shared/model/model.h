@@ -1,0 +1,105 @@
+// A model as the schedule sees it: a list of layers, each with its parameter tensors in one flat order.
+//
+// Layer 0 is the embedding, layers 1..n are decoder layers, layer n+1 is the head (final norm, output
+// projection and loss). Embedding and head are layers like any other: they stream too.
+//
+// Flat order. hi, lo, m, v and gradient planes of a layer share one order of elements. Tensors that one
+// matmul reads together (q, k, v; gate, up; the three biases) lie without a gap between them, so that they
+// form one matrix; each such group starts at a multiple of kGroupAlignment elements. Elements between
+// groups are padding: always zero, in states and in gradients, and never counted as parameters.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace penstock {
+
+enum class ModelFamily { llama, qwen2, qwen3, mistral };
+
+/// The figures of a Hugging Face config.json that decide shapes and mathematics.
+struct ModelConfig {
+  std::string name;  // file stem, for people only
+  ModelFamily family = ModelFamily::llama;
+  std::int64_t hidden = 0;
+  std::int64_t intermediate = 0;
+  std::int64_t decoder_layers = 0;
+  std::int64_t heads = 0;
+  std::int64_t kv_heads = 0;
+  std::int64_t head_dim = 0;  // given apart or hidden / heads
+  std::int64_t vocabulary = 0;
+  std::int64_t max_positions = 0;
+  bool tied_embeddings = false;
+  bool qkv_bias = false;  // Qwen2, Qwen2.5
+  bool qk_norm = false;   // Qwen3: RMSNorm of every q and k head before the rotary embedding
+  double rms_epsilon = 1e-6;
+  double rope_theta = 10000.0;
+  // Llama-3.1 frequency scaling ("rope_type": "llama3"); factor 1 means none.
+  double rope_factor = 1.0;
+  double rope_low_freq_factor = 1.0;
+  double rope_high_freq_factor = 4.0;
+  std::int64_t rope_original_positions = 8192;
+
+  bool operator==(const ModelConfig&) const = default;
+};
+
+enum class LayerKind { embedding, decoder, head };
+
+/// One parameter tensor, row-major [rows, columns]; a vector has rows = 1.
+struct ParameterTensor {
+  std::string name;  // Hugging Face name, "model.layers.3.self_attn.q_proj.weight"
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  std::int64_t offset = 0;  // elements from the start of the layer's flat order
+
+  std::int64_t elements() const { return rows * columns; }
+};
+
+/// Elements to which the start of each group of tensors is rounded up.
+inline constexpr std::int64_t kGroupAlignment = 64;
+
+struct Layer {
+  LayerKind kind = LayerKind::decoder;
+  int index = 0;
+  std::vector<ParameterTensor> tensors;  // those whose state this layer owns
+  std::int64_t parameters = 0;           // exact count of `tensors`, without padding
+  std::int64_t state_elements = 0;       // length of the flat order of states, with padding
+  // Length of the flat order of gradients. Equal to state_elements but for the head of a tied model, whose
+  // gradient has the output projection behind its own tensors (the state of that matrix is layer 0's).
+  std::int64_t gradient_elements = 0;
+};
+
+/// The decoder's tensor groups by offset in the flat order (elements); -1 where the model has none.
+/// q, k, v form one matrix [(heads + 2 kv_heads) head_dim, hidden]; gate, up one matrix [2 intermediate, hidden].
+struct DecoderOffsets {
+  std::int64_t input_norm = -1, qkv = -1, qkv_bias = -1, q_norm = -1, k_norm = -1, attention_output = -1,
+               middle_norm = -1, gate_up = -1, down = -1;
+};
+/// The head's groups. `projection` is an offset in the gradient's flat order always, and in the state's unless tied.
+struct HeadOffsets {
+  std::int64_t final_norm = 0, projection = 0;
+};
+
+struct Model {
+  ModelConfig config;
+  std::vector<Layer> layers;     // decoder_layers + 2
+  std::int64_t parameters = 0;   // exact, tied matrix counted once
+  DecoderOffsets decoder;
+  HeadOffsets head;
+
+  int layer_count() const { return static_cast<int>(layers.size()); }
+  int head_index() const { return layer_count() - 1; }
+  /// Columns of the fused qkv output: (heads + 2 kv_heads) * head_dim.
+  std::int64_t qkv_columns() const { return (config.heads + 2 * config.kv_heads) * config.head_dim; }
+  std::int64_t query_columns() const { return config.heads * config.head_dim; }
+  std::int64_t key_columns() const { return config.kv_heads * config.head_dim; }
+};
+
+/// Lays out all tensors. REQUIRES: a config that `check_model_config` accepts.
+Model make_model(const ModelConfig& config);
+
+/// Throws InputError naming the key at fault: non-positive or absurd sizes, heads not a multiple of kv_heads,
+/// odd head_dim, and so on. `place` starts the message ("models/x.json").
+void check_model_config(const ModelConfig& config, const std::string& place);
+
+}  // namespace penstock

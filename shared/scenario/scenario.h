@@ -1,0 +1,52 @@
+// One experiment, read from TOML, run unchanged by both programs (DESIGN.md section 8).
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "shared/machine/machine.h"
+#include "shared/model/model.h"
+#include "shared/policy/parameters.h"
+
+namespace penstock {
+
+/// [run]: only the executor reads it.
+struct RunOptions {
+  int steps = 10;
+  int warmup_steps = 2;
+  std::uint64_t seed = 1;
+  std::string backend = "auto";       // auto | host | cuda
+  double learning_rate = 3e-4;
+  int learning_rate_warmup_steps = 0; // linear from 0
+  double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0.1;
+  double max_norm = 1.0;
+  std::filesystem::path data;         // bytes of this file or directory are the tokens; empty: see exec/data
+  std::filesystem::path weights;      // safetensors; empty: random
+  double link_h2d_bytes_per_second = 0;  // host backend: throttle that stands in for a link; 0 = none
+  double link_d2h_bytes_per_second = 0;
+};
+
+struct Scenario {
+  std::filesystem::path path;
+  std::string name;               // file stem
+  Model model;
+  Machine machine;                // hardware file or profile, after the overrides of [machine]
+  std::int64_t sequence_length = 0;
+  int sequences = 0;
+  int micro_batch = 1;
+  PolicyParameters policy;        // preset with the overrides of [policy]
+  RunOptions run;
+  std::string text;               // the file itself, for reports
+
+  PolicyInput policy_input() const;
+};
+
+/// Paths inside are relative to the scenario's folder. Throws InputError: unknown key (with the nearest known one),
+/// wrong type or unit, value out of range, missing file.
+Scenario read_scenario(const std::filesystem::path& path);
+
+/// The same with `--set key=value` overrides applied first ("policy.name=megatrain", "machine.profile=p.json").
+Scenario read_scenario(const std::filesystem::path& path, const std::vector<std::string>& overrides);
+
+}  // namespace penstock
