@@ -1,0 +1,77 @@
+#include "shared/files.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <stdexcept>
+#include <utility>
+
+#include "shared/error.h"
+
+namespace penstock {
+namespace {
+
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return fd_; }
+  int release() { return std::exchange(fd_, -1); }
+
+ private:
+  int fd_;
+};
+
+}  // namespace
+
+std::string read_text_file(const std::filesystem::path& path, std::int64_t max_bytes) {
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (file.get() < 0) throw InputError(fmt::format("{}: cannot be read: {}", path.string(), std::strerror(errno)));
+  struct stat status {};
+  if (::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode))
+    throw InputError(fmt::format("{}: is not a regular file", path.string()));
+  if (status.st_size > max_bytes)
+    throw InputError(fmt::format("{}: {} bytes, more than the {} that such a file may have", path.string(),
+                                 static_cast<std::int64_t>(status.st_size), max_bytes));
+  std::string text(static_cast<std::size_t>(status.st_size), '\0');
+  std::size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t got = ::read(file.get(), text.data() + done, text.size() - done);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) throw InputError(fmt::format("{}: cannot be read: {}", path.string(), std::strerror(errno)));
+    if (got == 0) break;
+    done += static_cast<std::size_t>(got);
+  }
+  text.resize(done);
+  return text;
+}
+
+void write_text_file(const std::filesystem::path& path, std::string_view text) {
+  const std::string temporary = fmt::format("{}.{}.tmp", path.string(), ::getpid());
+  const auto fail = [&](const char* what) {
+    const int reason = errno;
+    ::unlink(temporary.c_str());
+    throw std::runtime_error(fmt::format("{}: {}: {}", path.string(), what, std::strerror(reason)));
+  };
+  Descriptor file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  if (file.get() < 0) fail("cannot be created");
+  while (!text.empty()) {
+    const ssize_t put = ::write(file.get(), text.data(), text.size());
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) fail("cannot be written");
+    text.remove_prefix(static_cast<std::size_t>(put));
+  }
+  if (::fsync(file.get()) != 0) fail("cannot be synced");
+  if (::close(file.release()) != 0) fail("cannot be closed");
+  if (::rename(temporary.c_str(), path.c_str()) != 0) fail("cannot be renamed into place");
+}
+
+}  // namespace penstock

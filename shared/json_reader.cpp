@@ -1,0 +1,103 @@
+#include "shared/json_reader.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cmath>
+
+#include "shared/error.h"
+#include "shared/files.h"
+
+namespace penstock {
+
+using nlohmann::json;
+
+json parse_json(const std::string& text, const std::string& place) {
+  try {
+    return json::parse(text);
+  } catch (const json::exception& error) {
+    // The library's text has line and column behind its own tag "[json.exception.…] ".
+    std::string_view what = error.what();
+    if (const auto tag = what.find("] "); tag != std::string_view::npos) what.remove_prefix(tag + 2);
+    throw InputError(fmt::format("{}: is not JSON: {}", place, what.substr(0, 300)));
+  }
+}
+
+json read_json_file(const std::filesystem::path& path, std::int64_t max_bytes) {
+  return parse_json(read_text_file(path, max_bytes), path.string());
+}
+
+std::string shown(const json& value) {
+  std::string text = value.dump(-1, ' ', true, json::error_handler_t::replace);
+  if (text.size() > 60) text = text.substr(0, 57) + "...";
+  return text;
+}
+
+JsonObject::JsonObject(const json& value, std::string place) : value_(value), place_(std::move(place)) {
+  if (!value_.is_object()) throw InputError(fmt::format("{}: expected an object, found {}", place_, shown(value_)));
+}
+
+std::string JsonObject::place(const char* key) const { return fmt::format("{}.{}", place_, key); }
+
+void JsonObject::fail(const char* key, const std::string& what) const {
+  throw InputError(fmt::format("{}.{}: {}", place_, key, what));
+}
+
+bool JsonObject::has(const char* key) const { return value_.contains(key); }
+
+const json& JsonObject::value(const char* key) {
+  const auto found = value_.find(key);
+  if (found == value_.end()) fail(key, "is missing");
+  asked_.insert(key);
+  return *found;
+}
+
+std::int64_t JsonObject::integer(const char* key, std::int64_t low, std::int64_t high) {
+  const json& found = value(key);
+  const bool too_large = found.is_number_unsigned() && found.get<std::uint64_t>() > static_cast<std::uint64_t>(INT64_MAX);
+  if (!found.is_number_integer() || too_large || found.get<std::int64_t>() < low || found.get<std::int64_t>() > high)
+    fail(key, fmt::format("expected a whole number from {} to {}, found {}", low, high, shown(found)));
+  return found.get<std::int64_t>();
+}
+
+double JsonObject::number(const char* key, double low, double high) {
+  const json& found = value(key);
+  const double number = found.is_number() ? found.get<double>() : std::nan("");
+  if (!std::isfinite(number) || number < low || number > high)
+    fail(key, fmt::format("expected a number from {} to {}, found {}", low, high, shown(found)));
+  return number;
+}
+
+bool JsonObject::boolean(const char* key) {
+  const json& found = value(key);
+  if (!found.is_boolean()) fail(key, fmt::format("expected true or false, found {}", shown(found)));
+  return found.get<bool>();
+}
+
+std::string JsonObject::text(const char* key) {
+  const json& found = value(key);
+  if (!found.is_string()) fail(key, fmt::format("expected a text, found {}", shown(found)));
+  return found.get<std::string>();
+}
+
+int JsonObject::choice(const char* key, std::span<const std::string_view> names) {
+  const std::string found = text(key);
+  for (std::size_t i = 0; i < names.size(); ++i)
+    if (names[i] == found) return static_cast<int>(i);
+  fail(key, fmt::format("expected one of {}, found \"{}\"", fmt::join(names, ", "), found.substr(0, 60)));
+}
+
+const json& JsonObject::array(const char* key) {
+  const json& found = value(key);
+  if (!found.is_array()) fail(key, fmt::format("expected a list, found {}", shown(found)));
+  return found;
+}
+
+JsonObject JsonObject::object(const char* key) { return JsonObject(value(key), place(key)); }
+
+void JsonObject::finish() const {
+  for (const auto& [key, unused] : value_.items())
+    if (!asked_.contains(key)) fail(key.substr(0, 60).c_str(), "is not a key that belongs here");
+}
+
+}  // namespace penstock
