@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+"""Holds penstock-exec against PyTorch/transformers on the same weights and the same tokens.
+
+  reference.py weights CONFIG OUT.safetensors          random weights, exact in bf16, stored as fp32
+  reference.py check CONFIG WEIGHTS DUMP REPORT.json   loss and every gradient tensor of step 0, then the loss curve
+
+DUMP is what `penstock-exec run --dump DUMP` leaves: tokens.safetensors ("tokens": int32 [steps, sequences, length + 1]),
+gradients.safetensors (step 0, before clipping, Hugging Face names) and losses.json (mean token loss per step, and the
+AdamW settings). A gradient passes if its relative error (Frobenius) is at most the larger of 1e-2 and 1.5 times the
+error of PyTorch's own bf16 run; the loss curve passes if no step is off by more than 1 %.
+"""
+import json
+import sys
+
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AutoConfig, AutoModelForCausalLM
+
+
+def build(config_path, dtype):
+    config = AutoConfig.for_model(**json.load(open(config_path)))
+    config.torch_dtype = dtype
+    config._attn_implementation = "sdpa"
+    return AutoModelForCausalLM.from_config(config).to(dtype)
+
+
+def make_weights(config_path, out):
+    torch.manual_seed(7)
+    model = build(config_path, torch.float32)
+    tensors = {}
+    for name, parameter in model.named_parameters():
+        if parameter.dim() == 1 and not name.endswith("bias"):
+            value = 1.0 + 0.1 * torch.randn_like(parameter)
+        else:
+            value = 0.02 * torch.randn_like(parameter)
+        tensors[name] = value.to(torch.bfloat16).float().contiguous()
+    save_file(tensors, out)
+
+
+def loaded(config_path, weights, dtype):
+    model = build(config_path, dtype).cuda()
+    missing, unexpected = model.load_state_dict(load_file(weights), strict=False)
+    if unexpected or [m for m in missing if m != "lm_head.weight"]:
+        raise SystemExit(f"{weights}: missing {missing}, unexpected {unexpected}")
+    model.tie_weights()
+    return model.train()
+
+
+def step_loss(model, tokens, micro_batch):
+    """Backpropagates the mean token loss of one optimizer step, micro-batch by micro-batch."""
+    total = 0.0
+    count = tokens.shape[0] * (tokens.shape[1] - 1)
+    for begin in range(0, tokens.shape[0], micro_batch):
+        part = tokens[begin : begin + micro_batch]
+        logits = model(part[:, :-1]).logits.float()
+        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), part[:, 1:].flatten(), reduction="sum")
+        (loss / count).backward()
+        total += loss.item()
+    return total / count
+
+
+def gradients(model):
+    return {name: p.grad.detach().float() for name, p in model.named_parameters() if p.grad is not None}
+
+
+def relative(a, b):
+    return ((a - b).norm() / b.norm().clamp_min(1e-30)).item()
+
+
+def check(config_path, weights, dump, report_path):
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cudnn.allow_tf32 = False
+    run = json.load(open(f"{dump}/losses.json"))
+    tokens = load_file(f"{dump}/tokens.safetensors")["tokens"].long().cuda()
+    ours = load_file(f"{dump}/gradients.safetensors")
+    micro_batch = 1
+
+    model = loaded(config_path, weights, torch.float32)
+    loss32 = step_loss(model, tokens[0], micro_batch)
+    exact = gradients(model)
+    rows, bad = [], 0
+    half = loaded(config_path, weights, torch.bfloat16)
+    loss16 = step_loss(half, tokens[0], micro_batch)
+    for name, gradient in gradients(half).items():
+        theirs = relative(gradient, exact[name])
+        mine = relative(ours[name].cuda().float().reshape(exact[name].shape), exact[name])
+        passed = mine <= max(1e-2, 1.5 * theirs)
+        bad += not passed
+        rows.append({"tensor": name, "penstock": mine, "pytorch_bf16": theirs, "passed": passed})
+    if set(ours) != set(exact):
+        bad += 1
+    del half
+
+    model.zero_grad()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=run["learning_rate"], betas=(run["beta1"], run["beta2"]),
+                                  eps=run["epsilon"], weight_decay=run["weight_decay"])
+    curve = []
+    for step in range(len(run["losses"])):
+        optimizer.zero_grad()
+        curve.append(step_loss(model, tokens[step], micro_batch))
+        torch.nn.utils.clip_grad_norm_(model.parameters(), run["max_norm"])
+        optimizer.step()
+    curve_error = max(abs(a - b) / b for a, b in zip(run["losses"], curve))
+
+    rows.sort(key=lambda r: -r["penstock"])
+    report = {"loss_penstock": run["losses"][0], "loss_fp32": loss32, "loss_bf16": loss16, "gradients": rows,
+              "gradients_failed": bad, "steps": len(curve), "curve_fp32": curve, "curve_penstock": run["losses"],
+              "curve_error": curve_error, "passed": bad == 0 and curve_error <= 0.01}
+    json.dump(report, open(report_path, "w"), indent=1)
+    print(f"{config_path}: loss {run['losses'][0]:.6f}, fp32 {loss32:.6f}, bf16 {loss16:.6f}; "
+          f"{len(rows)} gradients, {bad} failed, worst {rows[0]['tensor']} {rows[0]['penstock']:.2e} "
+          f"(PyTorch bf16 {rows[0]['pytorch_bf16']:.2e}); {len(curve)} steps, loss within {100 * curve_error:.3f} %: "
+          f"{'passed' if report['passed'] else 'FAILED'}")
+    return 0 if report["passed"] else 1
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 4 and sys.argv[1] == "weights":
+        make_weights(*sys.argv[2:])
+    elif len(sys.argv) == 6 and sys.argv[1] == "check":
+        sys.exit(check(*sys.argv[2:]))
+    else:
+        sys.exit(__doc__)
