@@ -40,7 +40,9 @@ struct AdamHyper {
   double learning_rate = 3e-4, beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0.1, max_norm = 1.0;
 };
 
-/// Step counts from 1. `sum_of_squares` is the total of all norm partials, added in layer order; `clips` false: scale 1.
+/// Step counts from 1. `sum_of_squares` is the total of all norm partials, added in layer order; `clips` false: scale 1,
+/// norm 0, never skipped. All in fp64, each member rounded to fp32 once; beta^step by std::pow, so make the scalars of a
+/// step on the host (with sum_of_squares 0) and let the device only apply the norm (apply_norm, step_scalars.h).
 StepScalars make_step_scalars(const AdamHyper& hyper, std::int64_t step, double sum_of_squares, bool clips);
 
 /// The state of one layer, any of the three formats; pointers not of the format are nullptr.
