@@ -12,7 +12,36 @@ namespace penstock {
 
 using nlohmann::json;
 
+namespace {
+
+/// Values are walked recursively (dump, copy), so that bottomless nesting would exhaust the stack. Our own files nest
+/// less than ten deep.
+constexpr int kMaxDepth = 100;
+
+bool nests_too_deep(const std::string& text) {
+  int depth = 0;
+  bool in_string = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_string) {
+      if (c == '\\') ++i;
+      if (c == '"') in_string = false;
+    } else if (c == '"') {
+      in_string = true;
+    } else if (c == '[' || c == '{') {
+      if (++depth > kMaxDepth) return true;
+    } else if (c == ']' || c == '}') {
+      --depth;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
 json parse_json(const std::string& text, const std::string& place) {
+  if (nests_too_deep(text))
+    throw InputError(fmt::format("{}: nests more than {} deep; no JSON file read here does", place, kMaxDepth));
   try {
     return json::parse(text);
   } catch (const json::exception& error) {
@@ -54,7 +83,8 @@ const json& JsonObject::value(const char* key) {
 
 std::int64_t JsonObject::integer(const char* key, std::int64_t low, std::int64_t high) {
   const json& found = value(key);
-  const bool too_large = found.is_number_unsigned() && found.get<std::uint64_t>() > static_cast<std::uint64_t>(INT64_MAX);
+  const bool too_large =
+      found.is_number_unsigned() && found.get<std::uint64_t>() > static_cast<std::uint64_t>(INT64_MAX);
   if (!found.is_number_integer() || too_large || found.get<std::int64_t>() < low || found.get<std::int64_t>() > high)
     fail(key, fmt::format("expected a whole number from {} to {}, found {}", low, high, shown(found)));
   return found.get<std::int64_t>();
