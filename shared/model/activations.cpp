@@ -8,6 +8,7 @@ namespace {
 
 constexpr std::int64_t kBf16 = 2;
 constexpr std::int64_t kFp32 = 4;
+constexpr std::int64_t kInt32 = 4;
 
 std::int64_t align_up(std::int64_t bytes) { return (bytes + kFieldAlignment - 1) / kFieldAlignment * kFieldAlignment; }
 
@@ -124,6 +125,8 @@ Region workspace_region(const Model& model, LayerKind kind, Pass pass, BatchShap
     builder.add(Activation::d_normed, tokens * config.hidden * kBf16);
     builder.add(Activation::logits, loss_chunk(batch, options.chunking) * config.vocabulary * kBf16);
     builder.add(Activation::row_stats, tokens * 4 * kFp32);
+  } else if (pass == Pass::backward) {
+    builder.add(Activation::token_links, 2 * tokens * kInt32);
   }
   if (pass == Pass::backward || pass == Pass::loss) {
     const std::int64_t widest = std::max(config.hidden, model.qkv_columns());

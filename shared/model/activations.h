@@ -53,6 +53,8 @@ enum class Activation {
   d_middle,     // [tokens, hidden] bf16
   d_attention,  // [tokens, query_columns] bf16
   d_qkv,        // [tokens, qkv_columns] bf16
+  // embedding backward scratch
+  token_links,  // [2, tokens] int32: previous and next place of the same token, -1 = none
   // head scratch
   logits,   // [loss chunk, vocabulary] bf16 on CUDA; turned into its gradient in place
   row_stats,  // [tokens, 4] fp32
