@@ -1,0 +1,388 @@
+#include "exec/runtime/bind.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "shared/error.h"
+
+namespace penstock::exec {
+namespace {
+
+/// Finds and checks the operands of one op.
+class Operands {
+ public:
+  Operands(const Schedule& schedule, const Model& model, const std::vector<std::byte*>& arenas, const Op& op)
+      : schedule_(schedule), model_(model), arenas_(arenas), op_(op) {}
+
+  BoundWork bind() const {
+    return std::visit([this](const auto& work) -> BoundWork { return make(work); }, op_.work);
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& what) const {
+    throw InputError(fmt::format("schedule: op {} \"{}\": {}", op_.id, op_.name, what));
+  }
+  const Layer& layer(int index) const {
+    if (index < 0 || index >= model_.layer_count())
+      fail(fmt::format("layer {} is not a layer of the model (0 to {})", index, model_.head_index()));
+    return model_.layers[static_cast<std::size_t>(index)];
+  }
+  const Numerics& numerics() const { return schedule_.numerics; }
+
+  static const Access* find(const std::vector<Access>& accesses, TensorKind tensor, int layer) {
+    for (const Access& access : accesses)
+      if (access.value.tensor == tensor && access.value.layer == layer) return &access;
+    return nullptr;
+  }
+  const Access* reads(TensorKind tensor, int layer) const { return find(op_.reads, tensor, layer); }
+  const Access* writes(TensorKind tensor, int layer) const { return find(op_.writes, tensor, layer); }
+
+  std::byte* address(const Access& access) const {
+    const Buffer& buffer = schedule_.buffers[static_cast<std::size_t>(access.buffer)];
+    return arenas_[static_cast<std::size_t>(buffer.tier)] + buffer.offset_bytes + access.offset_bytes;
+  }
+  TierKind tier(const Access& access) const {
+    const Buffer& buffer = schedule_.buffers[static_cast<std::size_t>(access.buffer)];
+    return schedule_.tiers[static_cast<std::size_t>(buffer.tier)].kind;
+  }
+  /// The operand's address; nullptr if it is absent and `bytes` is 0.
+  std::byte* need(const Access* access, std::int64_t bytes, const char* operand) const {
+    if (access == nullptr) {
+      if (bytes == 0) return nullptr;
+      fail(fmt::format("has no {} among its reads and writes", operand));
+    }
+    if (access->bytes < bytes) fail(fmt::format("its {} has {} bytes, it needs {}", operand, access->bytes, bytes));
+    return address(*access);
+  }
+  template <typename T>
+  T* need_as(const Access* access, std::int64_t elements, const char* operand) const {
+    return reinterpret_cast<T*>(need(access, elements * static_cast<std::int64_t>(sizeof(T)), operand));
+  }
+  /// An operand that is updated in place: read and written at the same bytes.
+  std::byte* in_place(TensorKind tensor, int layer_index, std::int64_t bytes, const char* operand) const {
+    const Access* before = reads(tensor, layer_index);
+    const Access* after = writes(tensor, layer_index);
+    std::byte* at = need(before, bytes, operand);
+    if (at != nullptr && at != need(after, bytes, operand))
+      fail(fmt::format("reads and writes its {} in two places; states are updated in place", operand));
+    return at;
+  }
+  void same_elements(std::int64_t found, std::int64_t right) const {
+    if (found != right) fail(fmt::format("works on {} elements, layer {} has {}", found, op_.layer, right));
+  }
+
+  BoundWork make(const CopyWork& work) const {
+    if (op_.reads.size() != 1 || op_.writes.size() != 1) fail("a copy has one read and one write");
+    const Access &from = op_.reads[0], &to = op_.writes[0];
+    if (from.bytes != to.bytes) fail(fmt::format("copies {} bytes into {}", from.bytes, to.bytes));
+    return BoundCopy{address(from), address(to), from.bytes, tier(from), tier(to), work.bursts};
+  }
+
+  BoundWork make(const TemplateWork& work) const {
+    const Layer& own = layer(op_.layer);
+    if (own.kind != work.kind) fail(fmt::format("layer {} is of another kind", op_.layer));
+    if (op_.micro_batch < 0 || op_.micro_batch >= schedule_.micro_batches)
+      fail(fmt::format("micro-batch {} of {}", op_.micro_batch, schedule_.micro_batches));
+    TemplateBinding b;
+    b.model = &model_;
+    b.kind = work.kind;
+    b.pass = work.pass;
+    b.batch = schedule_.micro_batch;
+    b.layout = schedule_.layout(work.keep);
+    b.loss_scale = 1.0 / static_cast<double>(schedule_.tokens_per_step());
+    switch (work.kind) {
+      case LayerKind::embedding: bind_embedding(work, own, b); break;
+      case LayerKind::decoder: bind_decoder(work, own, b); break;
+      case LayerKind::head: bind_head(work, own, b); break;
+    }
+    return b;
+  }
+
+  std::int64_t boundary() const { return boundary_bytes(model_, schedule_.micro_batch); }
+
+  void bind_weights(const Layer& own, TemplateBinding& b) const {
+    b.weights = need_as<const std::uint16_t>(reads(TensorKind::weights, own.index), own.state_elements, "weights");
+  }
+  void bind_tokens(TemplateBinding& b) const {
+    const std::int64_t row = schedule_.micro_batch.sequence_length + 1;
+    const std::int64_t rows = schedule_.micro_batch.sequences;
+    const Access* access = reads(TensorKind::tokens, -1);
+    const bool whole = access != nullptr && access->value.micro_batch < 0;
+    const std::int64_t first = whole ? op_.micro_batch * rows : 0;
+    b.tokens = need_as<const std::int32_t>(access, (first + rows) * row, "tokens") + first * row;
+  }
+  void bind_gradient(const Layer& own, TemplateBinding& b) const {
+    const TensorKind tensor = numerics().sum_on_host ? TensorKind::gradient_part : TensorKind::gradient_sum;
+    b.gradient_type = numerics().sum_on_host ? numerics().gradient_link : numerics().gradient_sum;
+    const std::int64_t bytes = own.gradient_elements * element_bytes(b.gradient_type);
+    const Access* before = reads(tensor, own.index);
+    const Access* after = writes(tensor, own.index);
+    b.gradient = need(after, bytes, "gradient");
+    b.accumulates = before != nullptr;
+    if (b.accumulates && need(before, bytes, "gradient") != b.gradient) fail("adds to a gradient that lies elsewhere");
+  }
+
+  void bind_embedding(const TemplateWork& work, const Layer& own, TemplateBinding& b) const {
+    bind_tokens(b);
+    if (work.pass == Pass::forward) {
+      bind_weights(own, b);
+      b.output = reinterpret_cast<std::uint16_t*>(need(writes(TensorKind::boundary, 1), boundary(), "output"));
+    } else if (work.pass == Pass::backward) {
+      b.output_gradient = reinterpret_cast<const std::uint16_t*>(
+          need(reads(TensorKind::boundary_gradient, 1), boundary(), "output gradient"));
+      b.workspace = need(workspace_access(), workspace_region(model_, work.kind, work.pass, b.batch, b.layout).bytes,
+                         "workspace");
+      bind_gradient(own, b);
+    } else {
+      fail("an embedding has forward and backward only");
+    }
+  }
+
+  void bind_decoder(const TemplateWork& work, const Layer& own, TemplateBinding& b) const {
+    if (work.pass == Pass::loss) fail("only the head has a loss");
+    const int l = own.index;
+    bind_weights(own, b);
+    b.input = reinterpret_cast<const std::uint16_t*>(need(reads(TensorKind::boundary, l), boundary(), "input"));
+    const std::int64_t kept = kept_region(model_, work.kind, b.batch, b.layout).bytes;
+    const std::int64_t recomputed = recomputed_region(model_, work.kind, b.batch, b.layout).bytes;
+    const std::int64_t workspace = workspace_region(model_, work.kind, work.pass, b.batch, b.layout).bytes;
+    b.workspace = need(workspace_access(), workspace, "workspace");
+    if (work.pass == Pass::forward) {
+      b.output = reinterpret_cast<std::uint16_t*>(need(writes(TensorKind::boundary, l + 1), boundary(), "output"));
+      b.kept = need(writes(TensorKind::kept, l), kept, "kept activations");
+    } else if (work.pass == Pass::recompute) {
+      b.kept = need(reads(TensorKind::kept, l), kept, "kept activations");
+      b.recomputed = need(writes(TensorKind::recomputed, l), recomputed, "recomputed activations");
+      if (const Access* output = writes(TensorKind::boundary, l + 1))
+        b.output = reinterpret_cast<std::uint16_t*>(need(output, boundary(), "output"));
+    } else {
+      b.kept = need(reads(TensorKind::kept, l), kept, "kept activations");
+      b.recomputed = need(reads(TensorKind::recomputed, l), recomputed, "recomputed activations");
+      b.output_gradient = reinterpret_cast<const std::uint16_t*>(
+          need(reads(TensorKind::boundary_gradient, l + 1), boundary(), "output gradient"));
+      b.input_gradient = reinterpret_cast<std::uint16_t*>(
+          need(writes(TensorKind::boundary_gradient, l), boundary(), "input gradient"));
+      bind_gradient(own, b);
+    }
+  }
+
+  void bind_head(const TemplateWork& work, const Layer& own, TemplateBinding& b) const {
+    if (work.pass != Pass::loss) fail("the head has the loss pass only");
+    const int l = own.index;
+    bind_weights(own, b);
+    bind_tokens(b);
+    if (model_.config.tied_embeddings)
+      b.tied_weights =
+          need_as<const std::uint16_t>(reads(TensorKind::weights, 0), layer(0).state_elements, "tied weights");
+    b.input = reinterpret_cast<const std::uint16_t*>(need(reads(TensorKind::boundary, l), boundary(), "input"));
+    b.input_gradient =
+        reinterpret_cast<std::uint16_t*>(need(writes(TensorKind::boundary_gradient, l), boundary(), "input gradient"));
+    b.workspace =
+        need(workspace_access(), workspace_region(model_, work.kind, work.pass, b.batch, b.layout).bytes, "workspace");
+    b.loss = need_as<double>(writes(TensorKind::loss, l), 1, "loss");
+    bind_gradient(own, b);
+  }
+
+  const Access* workspace_access() const {
+    for (const Access& access : op_.writes)
+      if (access.value.tensor == TensorKind::workspace) return &access;
+    return nullptr;
+  }
+
+  BoundWork make(const OptimizerWork& work) const {
+    const Layer& own = layer(op_.layer);
+    same_elements(work.elements, own.state_elements);
+    const std::int64_t n = own.state_elements, moments = n * element_bytes(numerics().moments);
+    BoundOptimizer b;
+    b.states.format = numerics().states;
+    b.states.moments = numerics().moments;
+    b.states.weights = reinterpret_cast<std::uint16_t*>(state_weights(n * 2));
+    if (numerics().states == StateFormat::planes)
+      b.states.low_bits =
+          reinterpret_cast<std::uint16_t*>(in_place(TensorKind::low_bits, op_.layer, n * 2, "low bits"));
+    if (numerics().states == StateFormat::master_and_copy)
+      b.states.master = reinterpret_cast<float*>(in_place(TensorKind::master, op_.layer, n * 4, "master"));
+    b.states.m = in_place(TensorKind::moment_m, op_.layer, moments, "first moment");
+    b.states.v = in_place(TensorKind::moment_v, op_.layer, moments, "second moment");
+    b.gradient_type = numerics().gradient_link;
+    b.gradient = need(reads(TensorKind::gradient, op_.layer), n * element_bytes(b.gradient_type), "gradient");
+    b.elements = n;
+    b.scalars = need_as<const StepScalars>(reads(TensorKind::step_scalars, -1), 1, "step scalars");
+    b.threads = work.threads;
+    return b;
+  }
+  /// A separate bf16 copy is a pure result of the master, so that nothing asks for it among the reads.
+  std::byte* state_weights(std::int64_t bytes) const {
+    if (numerics().states == StateFormat::master_and_copy)
+      return need(writes(TensorKind::weights, op_.layer), bytes, "weights");
+    return in_place(TensorKind::weights, op_.layer, bytes, "weights");
+  }
+
+  BoundWork make(const AccumulateWork& work) const {
+    const Layer& own = layer(op_.layer);
+    same_elements(work.elements, own.gradient_elements);
+    BoundAccumulate b;
+    b.part_type = numerics().gradient_link;
+    b.sum_type = numerics().gradient_sum;
+    b.part =
+        need(reads(TensorKind::gradient_part, op_.layer), work.elements * element_bytes(b.part_type), "gradient part");
+    const Access* before = reads(TensorKind::gradient_sum, op_.layer);
+    b.sum =
+        need(writes(TensorKind::gradient_sum, op_.layer), work.elements * element_bytes(b.sum_type), "gradient sum");
+    b.first = before == nullptr;
+    if (before != nullptr && address(*before) != b.sum) fail("adds to a sum that lies elsewhere");
+    b.elements = work.elements;
+    b.threads = work.threads;
+    return b;
+  }
+
+  BoundWork make(const FinishGradientWork& work) const {
+    const Layer& own = layer(op_.layer);
+    same_elements(work.elements, own.state_elements);
+    BoundFinish b;
+    b.sum_type = numerics().gradient_sum;
+    b.out_type = numerics().gradient_link;
+    b.elements = work.elements;
+    b.threads = work.threads;
+    b.sum = need(reads(TensorKind::gradient_sum, op_.layer), b.elements * element_bytes(b.sum_type), "gradient sum");
+    b.out = need(writes(TensorKind::gradient, op_.layer), b.elements * element_bytes(b.out_type), "gradient");
+    if (op_.layer == 0 && model_.config.tied_embeddings) b.tied = tied_part(b);
+    if (const Access* partial = writes(TensorKind::norm_partial, op_.layer))
+      b.norm_partial = need_as<double>(partial, 1, "norm partial");
+    return b;
+  }
+  /// The access names the whole gradient of the head, or only the projection's part at its end.
+  const void* tied_part(const BoundFinish& b) const {
+    const Layer& head = layer(model_.head_index());
+    const std::int64_t size = element_bytes(b.sum_type);
+    const Access* access = reads(TensorKind::gradient_sum, head.index);
+    const bool whole = access != nullptr && access->bytes >= head.gradient_elements * size;
+    const std::int64_t skip = whole ? model_.head.projection * size : 0;
+    return need(access, skip + b.elements * size, "head's gradient sum (tied weights)") + skip;
+  }
+
+  BoundWork make(const StepScalarsWork&) const {
+    std::vector<std::pair<int, const double*>> partials;
+    for (const Access& access : op_.reads)
+      if (access.value.tensor == TensorKind::norm_partial)
+        partials.emplace_back(access.value.layer, need_as<const double>(&access, 1, "norm partial"));
+    std::sort(partials.begin(), partials.end());
+    BoundScalars b;
+    for (const auto& [index, pointer] : partials) b.partials.push_back(pointer);
+    b.out = need_as<StepScalars>(writes(TensorKind::step_scalars, -1), 1, "step scalars");
+    return b;
+  }
+
+  BoundWork make(const InputWork&) const {
+    const std::int64_t rows = schedule_.micro_batch.sequences * schedule_.micro_batches;
+    return BoundInput{need_as<std::int32_t>(writes(TensorKind::tokens, -1),
+                                            rows * (schedule_.micro_batch.sequence_length + 1), "tokens")};
+  }
+
+  BoundWork make(const ReportWork&) const {
+    BoundReport b;
+    if (const Access* losses = reads(TensorKind::loss, model_.head_index()))
+      b.losses = need_as<const double>(losses, schedule_.micro_batches, "losses");
+    if (const Access* scalars = reads(TensorKind::step_scalars, -1))
+      b.scalars = need_as<const StepScalars>(scalars, 1, "step scalars");
+    return b;
+  }
+
+  BoundWork make(const MemsetWork&) const {
+    if (op_.writes.empty()) fail("writes nothing");
+    return BoundMemset{address(op_.writes[0]), op_.writes[0].bytes};
+  }
+  BoundWork make(const WaitWork& work) const { return BoundWait{work.op, work.distance}; }
+  BoundWork make(const HostPassWork& work) const { return BoundHostPass{work.traffic_bytes, work.threads}; }
+
+  const Schedule& schedule_;
+  const Model& model_;
+  const std::vector<std::byte*>& arenas_;
+  const Op& op_;
+};
+
+/// A lane's list order already implies an edge from an earlier op of the lane, and from any op of it a step before.
+bool implied_by_lane(const Schedule& schedule, const Edge& edge) {
+  const int from = schedule.ops[static_cast<std::size_t>(edge.from)].lane,
+            to = schedule.ops[static_cast<std::size_t>(edge.to)].lane;
+  return from == to && (edge.distance == 1 || edge.from < edge.to);
+}
+
+void bind_edges(const Schedule& schedule, std::vector<BoundOp>& ops) {
+  for (const Edge& edge : schedule.edges) {
+    if (implied_by_lane(schedule, edge)) continue;
+    BoundOp& from = ops[static_cast<std::size_t>(edge.from)];
+    BoundOp& to = ops[static_cast<std::size_t>(edge.to)];
+    to.predecessors.push_back({edge.from, edge.distance, is_gpu(from.lane_kind)});
+    (is_gpu(to.lane_kind) ? from.gpu_waits : from.host_waits) = true;
+  }
+  for (const BoundOp& op : ops)
+    if (const auto* wait = std::get_if<BoundWait>(&op.work)) ops[static_cast<std::size_t>(wait->op)].host_waits = true;
+  // The launch thread waits for the last GPU op of earlier steps, so as not to run ahead without bounds.
+  for (auto op = ops.rbegin(); op != ops.rend(); ++op)
+    if (is_gpu(op->lane_kind)) {
+      op->host_waits = true;
+      break;
+    }
+}
+
+}  // namespace
+
+BoundSchedule bind_schedule(const Schedule& schedule, const Model& model, const std::vector<std::byte*>& arenas) {
+  BoundSchedule bound;
+  bound.schedule = &schedule;
+  bound.model = &model;
+  bound.ops.reserve(schedule.ops.size());
+  for (const Op& op : schedule.ops) {
+    BoundOp b;
+    b.op = &op;
+    b.lane_kind = schedule.lanes[static_cast<std::size_t>(op.lane)].kind;
+    b.work = Operands(schedule, model, arenas, op).bind();
+    bound.ops.push_back(std::move(b));
+  }
+  bind_edges(schedule, bound.ops);
+  return bound;
+}
+
+std::vector<std::int64_t> arena_bytes(const Schedule& schedule) {
+  std::vector<std::int64_t> bytes(schedule.tiers.size(), 0);
+  for (const Buffer& buffer : schedule.buffers) {
+    std::int64_t& top = bytes[static_cast<std::size_t>(buffer.tier)];
+    top = std::max(top, buffer.offset_bytes + buffer.bytes);
+  }
+  return bytes;
+}
+
+std::int64_t value_bytes(const Schedule& schedule, const Model& model, const Value& value) {
+  const Numerics& numerics = schedule.numerics;
+  const bool has_layer = value.layer >= 0 && value.layer < model.layer_count();
+  const Layer* layer = has_layer ? &model.layers[static_cast<std::size_t>(value.layer)] : nullptr;
+  const std::int64_t states = layer != nullptr ? layer->state_elements : 0,
+                     gradients = layer != nullptr ? layer->gradient_elements : 0;
+  switch (value.tensor) {
+    case TensorKind::weights:
+    case TensorKind::low_bits: return states * 2;
+    case TensorKind::master: return states * 4;
+    case TensorKind::moment_m:
+    case TensorKind::moment_v: return states * element_bytes(numerics.moments);
+    case TensorKind::gradient_sum: return gradients * element_bytes(numerics.gradient_sum);
+    case TensorKind::gradient_part: return gradients * element_bytes(numerics.gradient_link);
+    case TensorKind::gradient: return states * element_bytes(numerics.gradient_link);
+    case TensorKind::norm_partial: return 8;
+    case TensorKind::step_scalars: return static_cast<std::int64_t>(sizeof(StepScalars));
+    case TensorKind::tokens:
+      return schedule.micro_batch.sequences * (value.micro_batch < 0 ? schedule.micro_batches : 1) *
+             (schedule.micro_batch.sequence_length + 1) * 4;
+    case TensorKind::boundary:
+    case TensorKind::boundary_gradient: return boundary_bytes(model, schedule.micro_batch);
+    case TensorKind::loss: return value.micro_batch < 0 ? 8 * schedule.micro_batches : 8;
+    case TensorKind::kept:
+    case TensorKind::recomputed:
+    case TensorKind::workspace: return 0;
+  }
+  return 0;
+}
+
+}  // namespace penstock::exec

@@ -1,0 +1,119 @@
+// Ops bound to memory: what `bind` (exec/runtime/bind.h) makes of a schedule, once, before the run, and what both
+// backends and the host lanes execute. Pointers are host addresses for DRAM and the backend's for HBM.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <variant>
+#include <vector>
+
+#include "exec/optimizer/adamw.h"
+#include "exec/runtime/binding.h"
+#include "shared/ir/schedule.h"
+
+namespace penstock::exec {
+
+struct BoundCopy {
+  const std::byte* from = nullptr;
+  std::byte* to = nullptr;
+  std::int64_t bytes = 0;
+  TierKind from_tier = TierKind::dram, to_tier = TierKind::hbm;
+  std::vector<Burst> bursts;
+};
+struct BoundOptimizer {
+  OptimizerStates states;
+  const void* gradient = nullptr;
+  ElementType gradient_type = ElementType::bf16;
+  std::int64_t elements = 0;
+  const StepScalars* scalars = nullptr;
+  int threads = 1;
+};
+struct BoundAccumulate {
+  const void* part = nullptr;
+  ElementType part_type = ElementType::bf16;
+  void* sum = nullptr;
+  ElementType sum_type = ElementType::fp32;
+  bool first = false;
+  std::int64_t elements = 0;
+  int threads = 1;
+};
+struct BoundFinish {
+  const void* sum = nullptr;
+  ElementType sum_type = ElementType::fp32;
+  const void* tied = nullptr;  // the projection's part of the head's gradient, if layer 0 of a tied model
+  void* out = nullptr;
+  ElementType out_type = ElementType::bf16;
+  std::int64_t elements = 0;
+  int threads = 1;
+  double* norm_partial = nullptr;  // nullptr: nobody asks
+};
+struct BoundScalars {
+  std::vector<const double*> partials;  // in layer order
+  StepScalars* out = nullptr;
+};
+struct BoundInput {
+  std::int32_t* tokens = nullptr;
+};
+struct BoundReport {
+  const double* losses = nullptr;  // [micro_batches], nullptr if the op reads none
+  const StepScalars* scalars = nullptr;
+};
+struct BoundMemset {
+  std::byte* at = nullptr;
+  std::int64_t bytes = 0;
+};
+struct BoundHostPass {
+  std::int64_t traffic_bytes = 0;
+  int threads = 1;
+};
+struct BoundWait {
+  int op = 0;
+  int distance = 0;
+};
+
+using BoundWork = std::variant<BoundCopy, TemplateBinding, BoundOptimizer, BoundAccumulate, BoundFinish, BoundScalars,
+                               BoundInput, BoundReport, BoundMemset, BoundWait, BoundHostPass>;
+
+/// An edge as its end sees it. Edges within one lane are left out where list order implies them.
+struct Predecessor {
+  int op = 0;
+  int distance = 0;
+  bool on_gpu = false;  // `op` runs on a GPU lane: a stream event serves; else a host thread publishes it
+};
+
+struct BoundOp {
+  const Op* op = nullptr;
+  LaneKind lane_kind = LaneKind::host;
+  std::vector<Predecessor> predecessors;
+  bool host_waits = false;  // a host lane or the launch thread waits for it: its completion must wake them
+  bool gpu_waits = false;   // an op of another GPU lane waits for it
+  BoundWork work;
+};
+
+/// What one step reports (ReportWork).
+struct StepReport {
+  std::int64_t step = 0;     // number of the optimizer step, from 1, resumed steps counted
+  double loss = 0;           // mean over the step's tokens, natural log
+  double gradient_norm = 0;  // before clipping; 0 without clipping
+  double learning_rate = 0;
+  bool skipped = false;    // the norm was not finite: nothing was updated
+  std::int64_t at_ns = 0;  // steady clock
+};
+
+/// What the ops of a step ask besides memory. Called from several threads; `step` is the run step, from 0.
+struct StepSource {
+  std::function<AdamHyper(int step)> hyper;                         // with the learning rate of that step
+  std::function<std::int64_t(int step)> number;                     // 1 for the first step ever, beyond resumes
+  std::function<void(int step, std::int32_t* tokens)> fill_tokens;  // [sequences of the step, sequence_length + 1]
+  std::function<void(const StepReport&)> report;                    // may be empty
+};
+
+struct BoundSchedule {
+  const Schedule* schedule = nullptr;
+  const Model* model = nullptr;
+  std::vector<BoundOp> ops;
+  StepSource source;
+};
+
+}  // namespace penstock::exec

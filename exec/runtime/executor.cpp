@@ -1,0 +1,210 @@
+#include "exec/runtime/executor.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <stdexcept>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "exec/runtime/host_work.h"
+#include "exec/runtime/step_gate.h"
+
+namespace penstock::exec {
+namespace {
+
+constexpr int kStepsAhead = 2;
+
+bool wait_for_predecessors(const BoundOp& op, const Board& board, int step) {
+  for (const Predecessor& p : op.predecessors)
+    if (!board.wait(p.op, static_cast<std::uint32_t>(step + 1 - p.distance))) return false;
+  return !board.aborted();
+}
+
+std::vector<int> ops_where(const BoundSchedule& program, const std::function<bool(const BoundOp&)>& accept) {
+  std::vector<int> ids;
+  for (const BoundOp& op : program.ops)
+    if (accept(op)) ids.push_back(op.op->id);
+  return ids;
+}
+
+/// One run: what its threads share.
+class Run {
+ public:
+  Run(const BoundSchedule& program, Backend& backend, const ExecutorOptions& options)
+      : program_(program),
+        backend_(backend),
+        options_(options),
+        board_(program.ops.size()),
+        gate_(options.steps),
+        recorder_(program.ops.size(), std::min(options.record_steps, options.steps)) {}
+
+  ExecutorResult run() {
+    backend_.start(program_, board_, recorder_);
+    {
+      const std::jthread watchdog([this](const std::stop_token& token) { guarded([&] { watch(token); }); });
+      std::vector<std::jthread> lanes;
+      for (std::size_t lane = 0; lane < program_.schedule->lanes.size(); ++lane) {
+        const LaneKind kind = program_.schedule->lanes[lane].kind;
+        if (!is_gpu(kind) && kind != LaneKind::launch)
+          lanes.emplace_back([this, lane] { guarded([&] { walk_host_lane(static_cast<int>(lane)); }); });
+      }
+      guarded([this] { walk_launches(); });
+      lanes.clear();  // joins
+      backend_.drain();
+    }
+    if (std::exception_ptr error = board_.error()) std::rethrow_exception(error);
+    return {gate_.steps(), gate_.stopped(), std::move(recorder_)};
+  }
+
+ private:
+  /// Nothing thrown is lost on a worker thread.
+  template <typename Body>
+  void guarded(const Body& body) {
+    try {
+      body();
+    } catch (...) {
+      board_.abort(std::current_exception());
+    }
+  }
+
+  void walk_host_lane(int lane) {
+    const std::vector<int> ids = ops_where(program_, [lane](const BoundOp& op) { return op.op->lane == lane; });
+    if (ids.empty()) return;
+    for (int step = 0; gate_.begin(step); ++step)
+      for (const int id : ids) {
+        const BoundOp& op = program_.ops[static_cast<std::size_t>(id)];
+        if (!wait_for_predecessors(op, board_, step)) return;
+        if (options_.before_host_op) options_.before_host_op(*op.op, step, board_);
+        if (board_.aborted()) return;
+        const std::int64_t start = now_ns();
+        run_host_work(op, program_, step);
+        recorder_.record(step, id, start, now_ns());
+        board_.publish(id, static_cast<std::uint32_t>(step + 1));
+      }
+  }
+
+  void walk_launches() {
+    const std::vector<int> ids =
+        ops_where(program_, [](const BoundOp& op) { return is_gpu(op.lane_kind) || op.lane_kind == LaneKind::launch; });
+    if (ids.empty()) return;
+    const auto last = std::find_if(ids.rbegin(), ids.rend(), [this](int id) {
+      return is_gpu(program_.ops[static_cast<std::size_t>(id)].lane_kind);
+    });
+    for (int step = 0; gate_.begin(step); ++step) {
+      if (last != ids.rend() && step >= kStepsAhead &&
+          !board_.wait(*last, static_cast<std::uint32_t>(step - kStepsAhead + 1)))
+        return;
+      for (const int id : ids) {
+        if (board_.aborted()) return;
+        if (is_gpu(program_.ops[static_cast<std::size_t>(id)].lane_kind))
+          backend_.enqueue(id, step);
+        else if (!launch_wait(id, step))
+          return;
+      }
+    }
+  }
+  bool launch_wait(int id, int step) {
+    const BoundOp& op = program_.ops[static_cast<std::size_t>(id)];
+    const std::int64_t start = now_ns();
+    if (!wait_for_predecessors(op, board_, step)) return false;
+    const auto& wait = std::get<BoundWait>(op.work);
+    if (!board_.wait(wait.op, static_cast<std::uint32_t>(step + 1 - wait.distance))) return false;
+    recorder_.record(step, id, start, now_ns());
+    board_.publish(id, static_cast<std::uint32_t>(step + 1));
+    return true;
+  }
+
+  /// Looks for stops and for stillness ten times a second until the run ends.
+  void watch(const std::stop_token& token) {
+    std::mutex mutex;
+    std::condition_variable_any wake;
+    std::unique_lock lock(mutex);
+    std::uint64_t seen = 0;
+    std::int64_t since = now_ns();
+    while (!wake.wait_for(lock, token, std::chrono::milliseconds(100), [] { return false; }) &&
+           !token.stop_requested()) {
+      look_for_stops();
+      const std::uint64_t progress = board_.progress();
+      if (progress != seen) {
+        seen = progress;
+        since = now_ns();
+      }
+      const double still = static_cast<double>(now_ns() - since) * 1e-9;
+      if (options_.watchdog_seconds <= 0 || still < options_.watchdog_seconds) continue;
+      if (board_.aborted()) return unkillable();
+      board_.abort(std::make_exception_ptr(
+          std::runtime_error(fmt::format("nothing has completed for {:.3g} s. {}", options_.watchdog_seconds,
+                                         describe_hang(program_, board_, gate_.steps())))));
+      since = now_ns();
+      seen = board_.progress();
+    }
+  }
+  void look_for_stops() {
+    const int stops = options_.stops != nullptr ? options_.stops->load() : 0;
+    if (stops >= 1) gate_.stop();
+    if (stops >= 2)
+      board_.abort(std::make_exception_ptr(
+          std::runtime_error("interrupted twice: the step was not finished and nothing is saved")));
+  }
+  void unkillable() {
+    std::string text = "the run was aborted, but an op does not return";
+    try {
+      std::rethrow_exception(board_.error());
+    } catch (const std::exception& error) {
+      text = error.what();
+    }
+    if (options_.on_unkillable) return options_.on_unkillable(text);
+    std::fprintf(stderr, "penstock-exec: %s\n", text.c_str());
+    std::_Exit(1);
+  }
+
+  const BoundSchedule& program_;
+  Backend& backend_;
+  const ExecutorOptions& options_;
+  Board board_;
+  StepGate gate_;
+  Recorder recorder_;
+};
+
+}  // namespace
+
+ExecutorResult execute(const BoundSchedule& program, Backend& backend, const ExecutorOptions& options) {
+  return Run(program, backend, options).run();
+}
+
+std::string describe_hang(const BoundSchedule& program, const Board& board, int steps) {
+  std::string text;
+  for (std::size_t lane = 0; lane < program.schedule->lanes.size(); ++lane) {
+    // The lane stands at its first op with the fewest executions.
+    const BoundOp* at = nullptr;
+    for (const BoundOp& op : program.ops)
+      if (op.op->lane == static_cast<int>(lane) &&
+          (at == nullptr || board.completed(op.op->id) < board.completed(at->op->id)))
+        at = &op;
+    if (at == nullptr || board.completed(at->op->id) >= static_cast<std::uint32_t>(steps)) continue;
+    const std::uint32_t step = board.completed(at->op->id);
+    std::string waits;
+    const auto missing = [&](int from, int distance) {
+      if (board.completed(from) < step + 1 - static_cast<std::uint32_t>(distance))
+        waits += fmt::format("{}\"{}\" (op {}{})", waits.empty() ? "" : ", ",
+                             program.ops[static_cast<std::size_t>(from)].op->name, from,
+                             distance == 1 ? ", of the step before" : "");
+    };
+    for (const Predecessor& p : at->predecessors) missing(p.op, p.distance);
+    if (const auto* wait = std::get_if<BoundWait>(&at->work)) missing(wait->op, wait->distance);
+    text += fmt::format(
+        "{}Lane {} is in run step {} at op {} \"{}\", which {}.", text.empty() ? "" : " ",
+        program.schedule->lanes[lane].name, step, at->op->id, at->op->name,
+        waits.empty() ? std::string("has begun or was not launched, and has not ended") : "waits for " + waits);
+  }
+  return text.empty() ? "Every op has completed all steps." : text;
+}
+
+}  // namespace penstock::exec
