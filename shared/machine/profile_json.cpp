@@ -1,0 +1,310 @@
+// "penstock-profile/1": reading and writing. Every member of Machine is there, always; numbers are in base units
+// (bytes, seconds, per second) and are written with as many digits as reading back the same bits takes.
+#include <fmt/format.h>
+
+#include "shared/error.h"
+#include "shared/files.h"
+#include "shared/json_reader.h"
+#include "shared/machine/profile.h"
+
+namespace penstock {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kFormat = "penstock-profile/1";
+constexpr std::int64_t kMaxProfileBytes = 16 << 20;
+constexpr std::size_t kMaxPoints = 100'000;
+constexpr double kMaxRate = 1e21;
+constexpr double kMaxTime = 1e6;
+constexpr std::int64_t kMaxSize = 1'000'000'000'000'000'000;
+constexpr int kMaxThreads = 4096;
+
+// --- reading ------------------------------------------------------------------------------------------------------
+
+double rate(JsonObject& object, const char* key) { return object.number(key, 0, kMaxRate); }
+double positive_rate(JsonObject& object, const char* key) { return object.number(key, 1, kMaxRate); }
+double seconds(JsonObject& object, const char* key) { return object.number(key, 0, kMaxTime); }
+/// A measured duration: the cost model divides by it.
+double duration(JsonObject& object, const char* key) { return object.number(key, 1e-12, kMaxTime); }
+int threads(JsonObject& object, const char* key, int low) {
+  return static_cast<int>(object.integer(key, low, kMaxThreads));
+}
+
+/// Reads each element of a list as an object.
+template <typename Point, typename ReadPoint>
+std::vector<Point> read_points(JsonObject& object, const char* key, ReadPoint read_point) {
+  const json& list = object.array(key);
+  if (list.size() > kMaxPoints)
+    object.fail(key, fmt::format("{} points, more than the {} that fit", list.size(), kMaxPoints));
+  std::vector<Point> points;
+  points.reserve(list.size());
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    JsonObject element(list[i], fmt::format("{}[{}]", object.place(key), i));
+    points.push_back(read_point(element));
+    element.finish();
+  }
+  return points;
+}
+
+/// Tables over sizes or threads are interpolated: they must ascend.
+template <typename Point, typename Key>
+void check_ascending(const JsonObject& object, const char* key, const std::vector<Point>& points, Key key_of) {
+  for (std::size_t i = 1; i < points.size(); ++i)
+    if (!(key_of(points[i - 1]) < key_of(points[i])))
+      object.fail(key, fmt::format("must ascend, but {} follows {}", key_of(points[i]), key_of(points[i - 1])));
+}
+
+LinkDirection read_direction(JsonObject object) {
+  LinkDirection direction;
+  direction.bytes_per_second = positive_rate(object, "bytes_per_second");
+  direction.latency_seconds = seconds(object, "latency_seconds");
+  direction.curve = read_points<CopyPoint>(object, "curve", [](JsonObject& point) {
+    return CopyPoint{point.number("bytes", 1, 1e18), duration(point, "seconds")};
+  });
+  check_ascending(object, "curve", direction.curve, [](const CopyPoint& point) { return point.bytes; });
+  object.finish();
+  return direction;
+}
+
+Link read_link(JsonObject object) {
+  Link link;
+  link.h2d = read_direction(object.object("h2d"));
+  link.d2h = read_direction(object.object("d2h"));
+  link.duplex_h2d_bytes_per_second = rate(object, "duplex_h2d_bytes_per_second");
+  link.duplex_d2h_bytes_per_second = rate(object, "duplex_d2h_bytes_per_second");
+  object.finish();
+  return link;
+}
+
+std::vector<ThreadRate> read_thread_rates(JsonObject& object, const char* key) {
+  auto rates = read_points<ThreadRate>(object, key, [](JsonObject& point) {
+    return ThreadRate{threads(point, "threads", 1), positive_rate(point, "per_second")};
+  });
+  check_ascending(object, key, rates, [](const ThreadRate& point) { return point.threads; });
+  return rates;
+}
+
+Cpu read_cpu(JsonObject object) {
+  Cpu cpu;
+  cpu.cores = threads(object, "cores", 1);
+  cpu.dram_bytes_per_second = positive_rate(object, "dram_bytes_per_second");
+  cpu.dram_by_threads = read_thread_rates(object, "dram_by_threads");
+  cpu.adamw_by_threads = read_thread_rates(object, "adamw_by_threads");
+  cpu.adamw_bytes_per_parameter = object.number("adamw_bytes_per_parameter", 1, 1000);
+  cpu.sharing = read_points<DramSharing>(object, "sharing", [](JsonObject& point) {
+    DramSharing sharing;
+    sharing.cpu_threads = threads(point, "cpu_threads", 0);
+    sharing.h2d = point.boolean("h2d");
+    sharing.d2h = point.boolean("d2h");
+    sharing.cpu_bytes_per_second = rate(point, "cpu_bytes_per_second");
+    sharing.h2d_bytes_per_second = rate(point, "h2d_bytes_per_second");
+    sharing.d2h_bytes_per_second = rate(point, "d2h_bytes_per_second");
+    return sharing;
+  });
+  object.finish();
+  return cpu;
+}
+
+MatmulPoint read_matmul(JsonObject& point) {
+  MatmulPoint matmul;
+  matmul.m = point.integer("m", 1, kMaxSize);
+  matmul.n = point.integer("n", 1, kMaxSize);
+  matmul.k = point.integer("k", 1, kMaxSize);
+  matmul.accumulates = point.boolean("accumulates");
+  matmul.seconds = duration(point, "seconds");
+  return matmul;
+}
+
+AttentionPoint read_attention(JsonObject& point) {
+  AttentionPoint attention;
+  attention.sequences = point.integer("sequences", 1, kMaxSize);
+  attention.length = point.integer("length", 1, kMaxSize);
+  attention.heads = point.integer("heads", 1, kMaxSize);
+  attention.kv_heads = point.integer("kv_heads", 1, kMaxSize);
+  attention.head_dim = point.integer("head_dim", 1, kMaxSize);
+  attention.forward_seconds = duration(point, "forward_seconds");
+  attention.backward_seconds = duration(point, "backward_seconds");
+  return attention;
+}
+
+Gpu read_gpu(JsonObject object) {
+  Gpu gpu;
+  gpu.name = object.text("name");
+  gpu.hbm_bytes = object.integer("hbm_bytes", 1, kMaxSize);
+  gpu.hbm_bytes_per_second = positive_rate(object, "hbm_bytes_per_second");
+  gpu.matmul_flops_per_second = positive_rate(object, "matmul_flops_per_second");
+  gpu.matmul_burst_flops_per_second = rate(object, "matmul_burst_flops_per_second");
+  gpu.power_settle_seconds = seconds(object, "power_settle_seconds");
+  gpu.attention_forward_efficiency = object.number("attention_forward_efficiency", 1e-6, 1);
+  gpu.attention_backward_efficiency = object.number("attention_backward_efficiency", 1e-6, 1);
+  gpu.elementwise_efficiency = object.number("elementwise_efficiency", 1e-6, 1);
+  gpu.launch_seconds = seconds(object, "launch_seconds");
+  gpu.copy_engines = static_cast<int>(object.integer("copy_engines", 1, 64));
+  gpu.is_host = object.boolean("is_host");
+  gpu.matmuls = read_points<MatmulPoint>(object, "matmuls", read_matmul);
+  gpu.attentions = read_points<AttentionPoint>(object, "attentions", read_attention);
+  gpu.elementwise = read_points<ElementwisePoint>(object, "elementwise", [](JsonObject& point) {
+    return ElementwisePoint{point.text("name"), point.number("bytes", 1, 1e18), duration(point, "seconds")};
+  });
+  object.finish();
+  return gpu;
+}
+
+Nvme read_nvme(JsonObject object) {
+  Nvme nvme;
+  nvme.bytes = object.integer("bytes", 0, kMaxSize);
+  nvme.read_bytes_per_second = object.number("read_bytes_per_second", nvme.bytes > 0 ? 1 : 0, kMaxRate);
+  nvme.write_bytes_per_second = object.number("write_bytes_per_second", nvme.bytes > 0 ? 1 : 0, kMaxRate);
+  nvme.latency_seconds = seconds(object, "latency_seconds");
+  object.finish();
+  return nvme;
+}
+
+Machine read_machine(JsonObject object) {
+  Machine machine;
+  machine.name = object.text("name");
+  machine.measured = true;
+  machine.gpu = read_gpu(object.object("gpu"));
+  machine.dram_bytes = object.integer("dram_bytes", 1, kMaxSize);
+  machine.cpu = read_cpu(object.object("cpu"));
+  machine.link = read_link(object.object("link"));
+  machine.nvme = read_nvme(object.object("nvme"));
+  machine.host_op_seconds = seconds(object, "host_op_seconds");
+  object.finish();
+  return machine;
+}
+
+Profile from_json(const json& document, const std::string& place) {
+  JsonObject object(document, place);
+  if (const std::string format = object.text("format"); format != kFormat)
+    object.fail("format", fmt::format("expected \"{}\", found \"{}\"", kFormat, format.substr(0, 60)));
+  Profile profile;
+  profile.date = object.text("date");
+  profile.host = object.text("host");
+  profile.machine = read_machine(object.object("machine"));
+  const json& spread = object.value("spread");
+  JsonObject figures(spread, object.place("spread"));
+  for (const auto& [name, unused] : spread.items()) profile.spread[name] = figures.number(name.c_str(), 0, 1e6);
+  object.finish();
+  return profile;
+}
+
+// --- writing ------------------------------------------------------------------------------------------------------
+
+template <typename Point, typename ToJson>
+json list_of(const std::vector<Point>& points, ToJson to_json) {
+  json list = json::array();
+  for (const Point& point : points) list.push_back(to_json(point));
+  return list;
+}
+
+json direction_json(const LinkDirection& direction) {
+  return {{"bytes_per_second", direction.bytes_per_second},
+          {"latency_seconds", direction.latency_seconds},
+          {"curve", list_of(direction.curve, [](const CopyPoint& point) {
+             return json{{"bytes", point.bytes}, {"seconds", point.seconds}};
+           })}};
+}
+
+json thread_rates_json(const std::vector<ThreadRate>& rates) {
+  return list_of(rates, [](const ThreadRate& point) {
+    return json{{"threads", point.threads}, {"per_second", point.per_second}};
+  });
+}
+
+json cpu_json(const Cpu& cpu) {
+  return {{"cores", cpu.cores},
+          {"dram_bytes_per_second", cpu.dram_bytes_per_second},
+          {"dram_by_threads", thread_rates_json(cpu.dram_by_threads)},
+          {"adamw_by_threads", thread_rates_json(cpu.adamw_by_threads)},
+          {"adamw_bytes_per_parameter", cpu.adamw_bytes_per_parameter},
+          {"sharing", list_of(cpu.sharing, [](const DramSharing& sharing) {
+             return json{{"cpu_threads", sharing.cpu_threads},
+                         {"h2d", sharing.h2d},
+                         {"d2h", sharing.d2h},
+                         {"cpu_bytes_per_second", sharing.cpu_bytes_per_second},
+                         {"h2d_bytes_per_second", sharing.h2d_bytes_per_second},
+                         {"d2h_bytes_per_second", sharing.d2h_bytes_per_second}};
+           })}};
+}
+
+json gpu_json(const Gpu& gpu) {
+  return {{"name", gpu.name},
+          {"hbm_bytes", gpu.hbm_bytes},
+          {"hbm_bytes_per_second", gpu.hbm_bytes_per_second},
+          {"matmul_flops_per_second", gpu.matmul_flops_per_second},
+          {"matmul_burst_flops_per_second", gpu.matmul_burst_flops_per_second},
+          {"power_settle_seconds", gpu.power_settle_seconds},
+          {"attention_forward_efficiency", gpu.attention_forward_efficiency},
+          {"attention_backward_efficiency", gpu.attention_backward_efficiency},
+          {"elementwise_efficiency", gpu.elementwise_efficiency},
+          {"launch_seconds", gpu.launch_seconds},
+          {"copy_engines", gpu.copy_engines},
+          {"is_host", gpu.is_host},
+          {"matmuls", list_of(gpu.matmuls,
+                              [](const MatmulPoint& point) {
+                                return json{{"m", point.m},
+                                            {"n", point.n},
+                                            {"k", point.k},
+                                            {"accumulates", point.accumulates},
+                                            {"seconds", point.seconds}};
+                              })},
+          {"attentions", list_of(gpu.attentions,
+                                 [](const AttentionPoint& point) {
+                                   return json{{"sequences", point.sequences},
+                                               {"length", point.length},
+                                               {"heads", point.heads},
+                                               {"kv_heads", point.kv_heads},
+                                               {"head_dim", point.head_dim},
+                                               {"forward_seconds", point.forward_seconds},
+                                               {"backward_seconds", point.backward_seconds}};
+                                 })},
+          {"elementwise", list_of(gpu.elementwise, [](const ElementwisePoint& point) {
+             return json{{"name", point.name}, {"bytes", point.bytes}, {"seconds", point.seconds}};
+           })}};
+}
+
+json machine_json(const Machine& machine) {
+  return {{"name", machine.name},
+          {"gpu", gpu_json(machine.gpu)},
+          {"dram_bytes", machine.dram_bytes},
+          {"cpu", cpu_json(machine.cpu)},
+          {"link",
+           {{"h2d", direction_json(machine.link.h2d)},
+            {"d2h", direction_json(machine.link.d2h)},
+            {"duplex_h2d_bytes_per_second", machine.link.duplex_h2d_bytes_per_second},
+            {"duplex_d2h_bytes_per_second", machine.link.duplex_d2h_bytes_per_second}}},
+          {"nvme",
+           {{"bytes", machine.nvme.bytes},
+            {"read_bytes_per_second", machine.nvme.read_bytes_per_second},
+            {"write_bytes_per_second", machine.nvme.write_bytes_per_second},
+            {"latency_seconds", machine.nvme.latency_seconds}}},
+          {"host_op_seconds", machine.host_op_seconds}};
+}
+
+}  // namespace
+
+Profile read_profile_file(const std::filesystem::path& path) {
+  Profile profile = from_json(read_json_file(path, kMaxProfileBytes), path.string());
+  profile.machine.source = path.string();
+  return profile;
+}
+
+Machine read_profile(const std::filesystem::path& path) { return read_profile_file(path).machine; }
+
+void write_profile_file(const Profile& profile, const std::filesystem::path& path) {
+  json spread = json::object();
+  for (const auto& [name, value] : profile.spread) spread[name] = value;
+  const json document = {{"format", kFormat},
+                         {"date", profile.date},
+                         {"host", profile.host},
+                         {"machine", machine_json(profile.machine)},
+                         {"spread", spread}};
+  const std::string text = document.dump(1, ' ', false, json::error_handler_t::replace) + "\n";
+  // A profile that could not be read back (a figure that is zero or not finite) is a failed calibration: say so now.
+  from_json(parse_json(text, path.string()), path.string());
+  write_text_file(path, text);
+}
+
+}  // namespace penstock
