@@ -1,0 +1,56 @@
+#include "exec/host/embedding.h"
+
+#include <algorithm>
+#include <string>
+
+#include "exec/host/scratch.h"
+#include "exec/host/storage.h"
+#include "shared/error.h"
+
+namespace penstock::exec {
+
+std::int64_t TokenView::checked(std::int64_t token, std::int64_t shift) const {
+  const std::int64_t sequence = token / batch_.sequence_length, position = token % batch_.sequence_length;
+  const std::int32_t id = ids_[sequence * (batch_.sequence_length + 1) + position + shift];
+  if (id < 0 || id >= vocabulary_)
+    throw InputError("token " + std::to_string(position + shift) + " of sequence " + std::to_string(sequence) +
+                     " of the micro-batch is " + std::to_string(id) + "; the model's vocabulary has ids from 0 to " +
+                     std::to_string(vocabulary_ - 1));
+  return id;
+}
+
+template <class Storage>
+void embedding_forward(const Model& model, BatchShape batch, const std::int32_t* tokens,
+                       const typename Storage::Element* weights, typename Storage::Element* output) {
+  const std::int64_t hidden = model.config.hidden;
+  const TokenView view(tokens, batch, model.config.vocabulary);
+  for (std::int64_t token = 0; token < batch.tokens(); ++token)
+    std::copy_n(weights + view.input(token) * hidden, hidden, output + token * hidden);
+}
+
+template <class Storage>
+void embedding_backward(const Model& model, BatchShape batch, const std::int32_t* tokens,
+                        const typename Storage::Element* output_gradient,
+                        GradientSink<typename Storage::Real>& gradient) {
+  using Real = typename Storage::Real;
+  const std::int64_t hidden = model.config.hidden, elements = model.config.vocabulary * hidden;
+  const TokenView view(tokens, batch, model.config.vocabulary);
+  ScratchScope scratch;
+  Real* const part = scratch.take<Real>(elements);
+  std::fill_n(part, elements, Real{0});
+  for (std::int64_t token = 0; token < batch.tokens(); ++token) {
+    Real* const row = part + view.input(token) * hidden;
+    for (std::int64_t i = 0; i < hidden; ++i) row[i] += Storage::load(output_gradient[token * hidden + i]);
+  }
+  gradient.add(0, part, elements);
+}
+
+template void embedding_forward<Bf16Storage>(const Model&, BatchShape, const std::int32_t*, const std::uint16_t*,
+                                             std::uint16_t*);
+template void embedding_forward<DoubleStorage>(const Model&, BatchShape, const std::int32_t*, const double*, double*);
+template void embedding_backward<Bf16Storage>(const Model&, BatchShape, const std::int32_t*, const std::uint16_t*,
+                                              GradientSink<float>&);
+template void embedding_backward<DoubleStorage>(const Model&, BatchShape, const std::int32_t*, const double*,
+                                                GradientSink<double>&);
+
+}  // namespace penstock::exec

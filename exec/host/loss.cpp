@@ -1,0 +1,76 @@
+#include "exec/host/loss.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "exec/host/embedding.h"
+#include "exec/host/lanes.h"
+#include "exec/host/matmul.h"
+#include "exec/host/rmsnorm.h"
+#include "exec/host/scratch.h"
+#include "exec/host/storage.h"
+
+namespace penstock::exec {
+
+template <class Storage>
+double cross_entropy_row(typename Storage::Element* logits, std::int64_t vocabulary, std::int64_t target,
+                         double loss_scale, typename Storage::Real* scratch) {
+  using Real = typename Storage::Real;
+  widen<Storage>(logits, vocabulary, scratch);
+  const auto target_logit = static_cast<double>(scratch[target]);
+  const Real largest = lane_max(scratch, vocabulary);
+  for (std::int64_t i = 0; i < vocabulary; ++i) scratch[i] -= largest;
+  std::fill(scratch + vocabulary, scratch + pad_to_lanes(vocabulary), Real{0});
+  exponentials(scratch, vocabulary);
+  const double sum = lane_sum<double>(vocabulary, [scratch](std::int64_t i) { return scratch[i]; });
+  const Real inverse = static_cast<Real>(1.0 / sum), scale = static_cast<Real>(loss_scale);
+  const Real probability_minus_one = scratch[target] * inverse - Real{1};
+  for (std::int64_t i = 0; i < vocabulary; ++i) logits[i] = Storage::store(scratch[i] * inverse * scale);
+  logits[target] = Storage::store(probability_minus_one * scale);
+  return std::log(sum) + static_cast<double>(largest) - target_logit;
+}
+
+template <class Storage>
+double head_loss(const Model& model, BatchShape batch, const HeadOperands<Storage>& head) {
+  using Real = typename Storage::Real;
+  const std::int64_t hidden = model.config.hidden, vocabulary = model.config.vocabulary, tokens = batch.tokens();
+  const TokenView view(head.tokens, batch, vocabulary);
+  ScratchScope scratch;
+  const Matrix<Real> projection(scratch.take<Real>(vocabulary * hidden), vocabulary, hidden);
+  const Matrix<Real> d_projection(scratch.take<Real>(vocabulary * hidden), vocabulary, hidden);
+  Real* const normed_chunk = scratch.take<Real>(head.chunk_rows * hidden);
+  Real* const logits_chunk = scratch.take<Real>(head.chunk_rows * vocabulary);
+  Real* const row = scratch.take<Real>(vocabulary);
+  Real* const d_norm = scratch.take<Real>(hidden);
+  widen<Storage>(head.projection, vocabulary * hidden, projection.data);
+  std::fill_n(d_projection.data, vocabulary * hidden, Real{0});
+  rmsnorm<Storage>(head.input, head.final_norm, head.normed, tokens, hidden, model.config.rms_epsilon);
+
+  double loss = 0;
+  for (std::int64_t begin = 0; begin < tokens; begin += head.chunk_rows) {
+    const std::int64_t rows = std::min(head.chunk_rows, tokens - begin);
+    const Matrix<Real> normed(normed_chunk, rows, hidden), logits(logits_chunk, rows, vocabulary);
+    widen<Storage>(head.normed + begin * hidden, rows * hidden, normed.data);
+    multiply_transposed(normed, projection, logits);
+    narrow<Storage>(logits.data, rows * vocabulary, head.logits);
+    for (std::int64_t r = 0; r < rows; ++r)
+      loss += cross_entropy_row<Storage>(head.logits + r * vocabulary, vocabulary, view.target(begin + r),
+                                         head.loss_scale, row);
+    widen<Storage>(head.logits, rows * vocabulary, logits.data);
+    add_transposed_product(logits, normed, d_projection);
+    multiply(logits, projection, normed);
+    narrow<Storage>(normed.data, rows * hidden, head.d_normed + begin * hidden);
+  }
+  head.gradient->add(model.head.projection, d_projection.data, vocabulary * hidden);
+  rmsnorm_backward<Storage>(head.input, head.final_norm, head.d_normed, nullptr, head.input_gradient, d_norm, tokens,
+                            hidden, model.config.rms_epsilon);
+  head.gradient->add(model.head.final_norm, d_norm, hidden);
+  return loss;
+}
+
+template double cross_entropy_row<Bf16Storage>(std::uint16_t*, std::int64_t, std::int64_t, double, float*);
+template double cross_entropy_row<DoubleStorage>(double*, std::int64_t, std::int64_t, double, double*);
+template double head_loss<Bf16Storage>(const Model&, BatchShape, const HeadOperands<Bf16Storage>&);
+template double head_loss<DoubleStorage>(const Model&, BatchShape, const HeadOperands<DoubleStorage>&);
+
+}  // namespace penstock::exec

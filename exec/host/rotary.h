@@ -1,0 +1,36 @@
+// Rotary position embedding and, before it, the QK norm of Qwen3, in place on q and k of the fused qkv.
+//
+// "Rotate half" as in Hugging Face's Llama: with h = head_dim / 2 and angle a_i = position * f_i,
+//   y[i] = x[i] cos a_i - x[i+h] sin a_i,   y[i+h] = x[i+h] cos a_i + x[i] sin a_i,   i < h.
+// Norm and rotation together round once.
+// Sources: Su et al., "RoFormer", 2021; frequency scaling: Hugging Face's "llama3" rope_type.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "shared/model/activations.h"
+#include "shared/model/model.h"
+
+namespace penstock::exec {
+
+/// f_i, i < head_dim / 2: rope_theta^(-2i / head_dim), with Llama-3.1's scaling where rope_factor is not 1: wavelengths
+/// above original_positions / low_freq_factor are divided by the factor, those below original_positions /
+/// high_freq_factor stay, and between them 1/factor and 1 are interpolated.
+std::vector<double> rotary_frequencies(const ModelConfig& config);
+
+/// qkv [tokens, qkv_columns]: q and k are normed with q_norm, k_norm [head_dim] (nullptr: no QK norm) and rotated. With
+/// QK norm, q and k as they were go to qk_raw [tokens, query_columns + key_columns].
+template <class Storage>
+void rotate_queries_and_keys(const Model& model, BatchShape batch, const typename Storage::Element* q_norm,
+                             const typename Storage::Element* k_norm, typename Storage::Element* qkv,
+                             typename Storage::Element* qk_raw);
+
+/// Gradients of the above, in place on d_qkv. d_q_norm, d_k_norm [head_dim] are overwritten; nullptr without QK norm.
+template <class Storage>
+void rotate_queries_and_keys_backward(const Model& model, BatchShape batch, const typename Storage::Element* q_norm,
+                                      const typename Storage::Element* k_norm, const typename Storage::Element* qk_raw,
+                                      typename Storage::Element* d_qkv, typename Storage::Real* d_q_norm,
+                                      typename Storage::Real* d_k_norm);
+
+}  // namespace penstock::exec
