@@ -123,25 +123,6 @@ std::array<Pair, 4> phase_seconds(const Schedule& schedule, const Durations& pre
 
 }  // namespace
 
-const char* tier_text(TierKind kind) {
-  switch (kind) {
-    case TierKind::hbm: return "hbm";
-    case TierKind::dram: return "dram";
-    case TierKind::nvme: return "nvme";
-  }
-  return "?";
-}
-
-const char* phase_text(Phase phase) {
-  switch (phase) {
-    case Phase::forward: return "forward";
-    case Phase::loss: return "loss";
-    case Phase::backward: return "backward";
-    case Phase::optimizer: return "optimizer";
-  }
-  return "?";
-}
-
 Comparison compare_timelines(const Schedule& schedule, const Timeline& predicted, const Timeline& measured) {
   const std::string hash = schedule_hash(schedule);
   require_match(hash, predicted, TimelineSource::predicted);

@@ -63,8 +63,4 @@ std::string comparison_text(const Schedule& schedule, const Comparison& comparis
 /// "penstock-comparison/1", described in docs/commands.md.
 std::string comparison_json(const Schedule& schedule, const Comparison& comparison);
 
-/// For tables and JSON.
-const char* tier_text(TierKind kind);
-const char* phase_text(Phase phase);
-
 }  // namespace penstock

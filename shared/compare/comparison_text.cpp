@@ -6,6 +6,7 @@
 #include "shared/compare/comparison.h"
 #include "shared/compare/figures.h"
 #include "shared/ir/schedule_json.h"
+#include "shared/ir/schedule_names.h"
 
 namespace penstock {
 namespace {
@@ -38,11 +39,12 @@ std::string comparison_text(const Schedule& schedule, const Comparison& comparis
   for (const LaneComparison& lane : comparison.lanes) add_seconds(rows, "  " + lane.lane, lane.busy_seconds, step);
   rows.push_back({"compute by phase"});
   for (std::size_t i = 0; i < comparison.phase_seconds.size(); ++i)
-    add_seconds(rows, fmt::format("  {}", phase_text(static_cast<Phase>(i))), comparison.phase_seconds[i], step);
+    add_seconds(rows, fmt::format("  {}", phase_names()[i]), comparison.phase_seconds[i], step);
   if (!comparison.tiers.empty()) rows.push_back({"peak bytes (error of the measured bytes)"});
   for (const TierComparison& tier : comparison.tiers) {
     const Pair& bytes = tier.peak_bytes;
-    rows.push_back({fmt::format("  {}", tier_text(tier.tier)), bytes_text(bytes.predicted), bytes_text(bytes.measured),
+    rows.push_back({fmt::format("  {}", tier_names()[static_cast<std::size_t>(tier.tier)]), bytes_text(bytes.predicted),
+                    bytes_text(bytes.measured),
                     bytes.measured > 0 ? percent_text(bytes.difference() / bytes.measured) : "-"});
   }
   rows.push_back({"ops that contribute most to the error"});
@@ -65,8 +67,9 @@ std::string comparison_json(const Schedule& schedule, const Comparison& comparis
   for (std::size_t i = 0; i < comparison.stall_by_cause.size(); ++i)
     stalls[stall_cause_name(static_cast<StallCause>(i))] = pair_json(comparison.stall_by_cause[i]);
   for (std::size_t i = 0; i < comparison.phase_seconds.size(); ++i)
-    phases[phase_text(static_cast<Phase>(i))] = pair_json(comparison.phase_seconds[i]);
-  for (const TierComparison& tier : comparison.tiers) tiers[tier_text(tier.tier)] = pair_json(tier.peak_bytes);
+    phases[phase_names()[i]] = pair_json(comparison.phase_seconds[i]);
+  for (const TierComparison& tier : comparison.tiers)
+    tiers[tier_names()[static_cast<std::size_t>(tier.tier)]] = pair_json(tier.peak_bytes);
   ordered_json lanes = ordered_json::array(), worst = ordered_json::array();
   for (const LaneComparison& lane : comparison.lanes)
     lanes.push_back({{"lane", lane.lane}, {"busy_seconds", pair_json(lane.busy_seconds)}, {"error", lane.error}});

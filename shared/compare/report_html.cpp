@@ -9,6 +9,7 @@
 #include "shared/compare/figures.h"
 #include "shared/ir/memory.h"
 #include "shared/ir/schedule_json.h"
+#include "shared/ir/schedule_names.h"
 
 namespace penstock {
 namespace {
@@ -200,12 +201,12 @@ std::string errors(const Schedule& schedule, const Comparison& comparison) {
   for (const LaneComparison& lane : comparison.lanes)
     html += seconds_row("busy: " + lane.lane, lane.busy_seconds, step, false);
   for (std::size_t i = 0; i < comparison.phase_seconds.size(); ++i)
-    html += seconds_row(fmt::format("compute in {}", phase_text(static_cast<Phase>(i))), comparison.phase_seconds[i],
-                        step, false);
+    html += seconds_row(fmt::format("compute in {}", phase_names()[i]), comparison.phase_seconds[i], step, false);
   for (const TierComparison& tier : comparison.tiers)
     html += fmt::format(
-        "<tr><td>peak bytes: {}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n", tier_text(tier.tier),
-        bytes_text(tier.peak_bytes.predicted), bytes_text(tier.peak_bytes.measured),
+        "<tr><td>peak bytes: {}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n",
+        tier_names()[static_cast<std::size_t>(tier.tier)], bytes_text(tier.peak_bytes.predicted),
+        bytes_text(tier.peak_bytes.measured),
         tier.peak_bytes.measured > 0 ? percent_text(tier.peak_bytes.difference() / tier.peak_bytes.measured) : "-");
   html += "<tr><th>ops that contribute most</th><th></th><th></th><th></th></tr>\n";
   for (const OpError& error : comparison.worst_ops)
@@ -240,7 +241,8 @@ std::string memory(const Schedule& schedule) {
     const double capacity = static_cast<double>(tier.tier.capacity_bytes);
     const double arena = static_cast<double>(tier.arena_bytes);
     html += fmt::format("<tr><th>{} {}</th><th>{}</th><th style=\"text-align:left\">arena, of {}</th></tr>\n",
-                        tier_text(tier.tier.kind), tier.tier.device, bytes_text(arena), bytes_text(capacity));
+                        tier_names()[static_cast<std::size_t>(tier.tier.kind)], tier.tier.device, bytes_text(arena),
+                        bytes_text(capacity));
     for (int phase = 0; phase < kMemoryPhases; ++phase) {
       const double bytes = static_cast<double>(tier.phase_bytes[static_cast<std::size_t>(phase)]);
       html += fmt::format("<tr class=part><td>{}</td><td>{}</td><td>{}</td></tr>\n",

@@ -1,0 +1,180 @@
+// penstock-sim: parses options and calls the commands of sim/program. Exceptions end here.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <functional>
+
+#include "shared/error.h"
+#include "sim/program/commands.h"
+
+namespace {
+
+using namespace penstock::sim;
+
+/// The command that was chosen, to be run once everything is parsed.
+using Chosen = std::function<int()>;
+
+void add_choice(CLI::App* command, ScenarioChoice& choice) {
+  command->add_option("--profile", choice.profile, "measured profile of the machine, instead of the scenario's")
+      ->type_name("FILE");
+  command
+      ->add_option("--set", choice.overrides,
+                   "change one value of the scenario, as policy.name=megatrain; may be repeated")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+}
+
+CLI::App* add_command(CLI::App& program, const char* name, const char* what, const char* examples, bool& json) {
+  CLI::App* command = program.add_subcommand(name, what);
+  command->footer(examples);
+  command->add_flag("--json", json, "the result as JSON, described in docs/commands.md");
+  return command;
+}
+
+void add_fit(CLI::App& program, FitOptions& options, Chosen& chosen) {
+  CLI::App* command = add_command(program, "fit", "Say how many bytes each tier needs, phase by phase",
+                                  "Examples:\n"
+                                  "  penstock-sim fit scenarios/quickstart.toml\n"
+                                  "  penstock-sim fit scenarios/quickstart.toml --set policy.name=zero2-offload\n"
+                                  "Exits with 3 if it does not fit, and says by how much, in which tier and phase.\n",
+                                  options.json);
+  command->add_option("SCENARIO", options.scenario.scenario, "scenario file (TOML)")->required();
+  add_choice(command, options.scenario);
+  command->callback([&] { chosen = [&] { return fit(options); }; });
+}
+
+void add_simulate(CLI::App& program, SimulateCommandOptions& options, Chosen& chosen) {
+  CLI::App* command = add_command(
+      program, "simulate", "Predict step time, throughput, stalls and memory",
+      "Examples:\n"
+      "  penstock-sim simulate scenarios/quickstart.toml\n"
+      "  penstock-sim simulate scenarios/quickstart.toml --set workload.sequences=64 --json\n"
+      "  penstock-sim simulate scenarios/quickstart.toml --profile profile.json --trace trace.json\n"
+      "  penstock-sim simulate scenarios/quickstart.toml --schedule schedule.json --timeline predicted.json\n",
+      options.json);
+  command->add_option("SCENARIO", options.scenario.scenario, "scenario file (TOML)")->required();
+  command->add_option("--schedule", options.schedule, "a schedule as `plan` writes it, instead of the policy's own")
+      ->type_name("FILE");
+  command
+      ->add_option("--timeline", options.timeline,
+                   "write the predicted timeline; without --schedule also schedule.json beside it")
+      ->type_name("FILE");
+  command->add_option("--trace", options.trace, "write a Chrome trace, to be opened in Perfetto")->type_name("FILE");
+  command->add_flag("--ignore-capacity", options.ignore_capacity, "simulate even what does not fit");
+  add_choice(command, options.scenario);
+  command->callback([&] { chosen = [&] { return simulate_command(options); }; });
+}
+
+void add_plan(CLI::App& program, PlanOptions& options, Chosen& chosen) {
+  CLI::App* command =
+      add_command(program, "plan", "Write the schedule of a scenario, proved, to a file",
+                  "Example:\n"
+                  "  penstock-sim plan scenarios/quickstart.toml -o schedule.json\n"
+                  "`penstock-sim simulate --schedule` and `penstock-exec run --schedule` take the file.\n",
+                  options.json);
+  command->add_option("SCENARIO", options.scenario.scenario, "scenario file (TOML)")->required();
+  command->add_option("-o,--output", options.output, "schedule file to write")->type_name("FILE")->required();
+  command->add_flag("--ignore-capacity", options.ignore_capacity, "write even what does not fit");
+  add_choice(command, options.scenario);
+  command->callback([&] { chosen = [&] { return plan(options); }; });
+}
+
+void add_check(CLI::App& program, CheckOptions& options, Chosen& chosen) {
+  CLI::App* command =
+      add_command(program, "check", "Prove a schedule file: no deadlock, no race, within capacity, complete",
+                  "Example:\n"
+                  "  penstock-sim check schedule.json\n"
+                  "Lists the faults and exits with 2, or with 3 if it exceeds a tier and nothing else.\n",
+                  options.json);
+  command->add_option("SCHEDULE", options.schedule, "schedule file (JSON)")->required();
+  command->callback([&] { chosen = [&] { return check(options); }; });
+}
+
+void add_compare(CLI::App& program, CompareOptions& options, Chosen& chosen) {
+  CLI::App* command =
+      add_command(program, "compare", "Lay a predicted and a measured timeline of one schedule side by side",
+                  "Examples:\n"
+                  "  penstock-sim compare predicted.json measured.json\n"
+                  "  penstock-sim compare predicted.json measured.json --html report.html --trace trace.json\n"
+                  "The schedule is schedule.json beside PREDICTED, unless --schedule or --scenario says otherwise.\n",
+                  options.json);
+  command->add_option("PREDICTED", options.predicted, "timeline of `penstock-sim simulate --timeline`")->required();
+  command->add_option("MEASURED", options.measured, "timeline of `penstock-exec run --timeline`")->required();
+  command->add_option("--schedule", options.schedule, "the schedule that both ran")->type_name("FILE");
+  command
+      ->add_option("--scenario", options.scenario.scenario,
+                   "the scenario, shown in the report; without --schedule its policy writes the schedule")
+      ->type_name("FILE");
+  command->add_option("--trace", options.trace, "write both as one Chrome trace, for Perfetto")->type_name("FILE");
+  command->add_option("--html", options.html, "write a report that opens in any browser, offline")->type_name("FILE");
+  add_choice(command, options.scenario);
+  command->callback([&] { chosen = [&] { return compare(options); }; });
+}
+
+void add_list(CLI::App& program, ListOptions& options, Chosen& chosen) {
+  CLI::App* command = add_command(program, "list", "List presets, models, hardware and scenarios",
+                                  "Examples:\n"
+                                  "  penstock-sim list presets\n"
+                                  "  penstock-sim list hardware --from my/scenarios\n",
+                                  options.json);
+  command->add_option("WHAT", options.what, "presets, models, hardware or scenarios; all if left out")
+      ->check(CLI::IsMember({"presets", "models", "hardware", "scenarios"}));
+  command->add_option("--from", options.folder, "folder of scenarios, with models/ and hardware/ in it")
+      ->type_name("FOLDER");
+  command->callback([&] { chosen = [&] { return list(options); }; });
+}
+
+int run(int argc, char** argv) {
+  CLI::App program{"Predict how fast a language model trains on a machine, before buying or renting it.",
+                   "penstock-sim"};
+  program.footer(
+      "Start with:\n"
+      "  penstock-sim list scenarios\n"
+      "  penstock-sim fit scenarios/quickstart.toml\n"
+      "  penstock-sim simulate scenarios/quickstart.toml\n"
+      "`penstock-sim COMMAND --help` has more examples. Exit codes: 0 done, 1 failed, 2 bad usage or input, 3 does not "
+      "fit.\n");
+  program.set_version_flag("--version", "penstock-sim " PENSTOCK_VERSION);
+  program.require_subcommand(1);
+  FitOptions fit_options;
+  SimulateCommandOptions simulate_options;
+  PlanOptions plan_options;
+  CheckOptions check_options;
+  CompareOptions compare_options;
+  ListOptions list_options;
+  Chosen chosen;
+  add_fit(program, fit_options, chosen);
+  add_simulate(program, simulate_options, chosen);
+  add_plan(program, plan_options, chosen);
+  add_check(program, check_options, chosen);
+  add_compare(program, compare_options, chosen);
+  add_list(program, list_options, chosen);
+  try {
+    program.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return program.exit(error) == 0 ? penstock::kExitDone : penstock::kExitBadInput;
+  }
+  const int code = chosen();
+  if (std::fflush(stdout) != 0 || std::ferror(stdout)) throw std::runtime_error("standard output cannot be written");
+  return code;
+}
+
+int report(const std::exception& error, int code) {
+  fmt::print(stderr, "penstock-sim: {}\n", error.what());
+  return code;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const penstock::InputError& error) {
+    return report(error, penstock::kExitBadInput);
+  } catch (const penstock::DoesNotFit& error) {
+    return report(error, penstock::kExitDoesNotFit);
+  } catch (const std::exception& error) {
+    return report(error, penstock::kExitFailed);
+  }
+}

@@ -1,0 +1,117 @@
+#include "sim/program/choice.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "shared/compare/figures.h"
+#include "shared/error.h"
+#include "shared/ir/checker.h"
+#include "shared/ir/schedule_json.h"
+#include "shared/ir/schedule_names.h"
+#include "shared/policy/parameters.h"
+#include "sim/program/commands.h"
+
+namespace penstock::sim {
+namespace {
+
+/// A TOML basic string.
+std::string quoted(const std::string& text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out + '"';
+}
+
+void require_same_workload(const Schedule& schedule, const Scenario& scenario, const std::filesystem::path& file) {
+  const auto differ = [&](const char* what, const auto& in_file, const auto& in_scenario) {
+    throw InputError(
+        fmt::format("{}: the schedule is for {} {}, but {} has {}: give the scenario that it was planned "
+                    "from",
+                    file.string(), what, in_file, scenario.path.string(), in_scenario));
+  };
+  ModelConfig model = schedule.model;
+  model.name = scenario.model.config.name;  // names are for people
+  if (!(model == scenario.model.config)) differ("model", schedule.model.name, scenario.model.config.name);
+  if (schedule.micro_batch.sequence_length != scenario.sequence_length)
+    differ("sequence length", schedule.micro_batch.sequence_length, scenario.sequence_length);
+  if (schedule.micro_batch.sequences != scenario.micro_batch)
+    differ("micro-batch", schedule.micro_batch.sequences, scenario.micro_batch);
+  if (schedule.micro_batch.sequences * schedule.micro_batches != scenario.sequences)
+    differ("sequences per step", schedule.micro_batch.sequences * schedule.micro_batches, scenario.sequences);
+}
+
+/// Capacity is judged apart: its faults would crowd out the others.
+void require_sound(const Schedule& schedule, const std::string& place) {
+  Schedule roomy = schedule;
+  for (Tier& tier : roomy.tiers) tier.capacity_bytes = std::int64_t{1} << 60;
+  try {
+    require_valid(roomy);
+  } catch (const InputError& error) {
+    throw InputError(fmt::format("{}: {}", place, error.what()));
+  }
+}
+
+}  // namespace
+
+Scenario load_scenario(const ScenarioChoice& choice) {
+  std::vector<std::string> overrides = choice.overrides;
+  if (!choice.profile.empty())
+    overrides.push_back("machine.profile=" + quoted(std::filesystem::absolute(choice.profile).string()));
+  return read_scenario(choice.scenario, overrides);
+}
+
+Schedule proved_schedule(const Scenario& scenario, const std::filesystem::path& file) {
+  const StatusLine status("writing and proving the schedule");
+  Schedule schedule = file.empty() ? make_schedule(scenario.policy_input()) : read_schedule(file);
+  if (!file.empty()) require_same_workload(schedule, scenario, file);
+  require_sound(schedule, file.empty() ? scenario.path.string() : file.string());
+  return schedule;
+}
+
+std::vector<TierMemory> memory_on(const Schedule& schedule, const Scenario& scenario) {
+  const PolicyInput input = scenario.policy_input();
+  std::vector<TierMemory> memory = schedule_memory(schedule);
+  for (TierMemory& tier : memory) switch (tier.tier.kind) {
+      case TierKind::hbm: tier.tier.capacity_bytes = input.hbm_bytes; break;
+      case TierKind::dram: tier.tier.capacity_bytes = input.dram_bytes; break;
+      case TierKind::nvme: tier.tier.capacity_bytes = scenario.machine.nvme.bytes; break;
+    }
+  return memory;
+}
+
+std::string excess_text(const std::vector<TierMemory>& memory) {
+  std::string text;
+  for (const TierMemory& tier : memory) {
+    const std::int64_t excess = tier.arena_bytes - tier.tier.capacity_bytes;
+    if (excess <= 0) continue;
+    text += fmt::format(
+        "{}{} needs {} and has {}, {} too little (most in phase {}, {} live)", text.empty() ? "" : "; ",
+        tier_names()[static_cast<std::size_t>(tier.tier.kind)], bytes_text(static_cast<double>(tier.arena_bytes)),
+        bytes_text(static_cast<double>(tier.tier.capacity_bytes)), bytes_text(static_cast<double>(excess)),
+        memory_phase_name(tier.peak_phase), bytes_text(static_cast<double>(tier.peak_bytes)));
+  }
+  return text;
+}
+
+std::string calibration_note(const Machine& machine) {
+  if (machine.measured) return {};
+  return fmt::format(
+      "uncalibrated: {} comes from datasheets, not from measurements; `penstock-exec calibrate` on the "
+      "machine writes a profile for --profile",
+      machine.name);
+}
+
+StatusLine::StatusLine(const std::string& text) : shown_(::isatty(STDERR_FILENO) == 1) {
+  if (shown_) fmt::print(stderr, "\r{} ...", text);
+}
+
+StatusLine::~StatusLine() {
+  if (shown_) std::fputs("\r\033[K", stderr);
+}
+
+}  // namespace penstock::sim

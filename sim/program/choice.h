@@ -1,0 +1,40 @@
+// From the command line's choice to a proved schedule and the verdict whether the machine holds it.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "shared/ir/memory.h"
+#include "shared/ir/schedule.h"
+#include "shared/machine/machine.h"
+#include "shared/scenario/scenario.h"
+
+namespace penstock::sim {
+
+/// The scenario's schedule as its policy writes it, or the one in `file` if that is not empty: proved but for
+/// capacity. Throws InputError with the faults; also if the file's model, sequence length or batch is another one's.
+Schedule proved_schedule(const Scenario& scenario, const std::filesystem::path& file);
+
+/// `schedule_memory` with the capacities of the scenario's machine (a schedule file may come from another one).
+std::vector<TierMemory> memory_on(const Schedule& schedule, const Scenario& scenario);
+
+/// What does not fit: tier, by how much, and the phase that needs most; empty if everything fits.
+std::string excess_text(const std::vector<TierMemory>& memory);
+
+/// "uncalibrated: ..." for a machine known from datasheets only, else empty.
+std::string calibration_note(const Machine& machine);
+
+/// A line on standard error while something runs, only on a terminal; gone at the end of the scope.
+class StatusLine {
+ public:
+  explicit StatusLine(const std::string& text);
+  ~StatusLine();
+  StatusLine(const StatusLine&) = delete;
+  StatusLine& operator=(const StatusLine&) = delete;
+
+ private:
+  bool shown_ = false;
+};
+
+}  // namespace penstock::sim

@@ -1,0 +1,67 @@
+// The commands of penstock-sim. Each takes its options as parsed, writes its result to standard output (a table, or
+// JSON with `json`) and returns an exit code of shared/error.h. Errors are thrown, before anything is written.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "shared/scenario/scenario.h"
+
+namespace penstock::sim {
+
+/// A scenario file with what the command line changes in it.
+struct ScenarioChoice {
+  std::filesystem::path scenario;
+  std::filesystem::path profile;       // empty: the machine that the scenario names
+  std::vector<std::string> overrides;  // "key=value"
+};
+Scenario load_scenario(const ScenarioChoice& choice);
+
+struct FitOptions {
+  ScenarioChoice scenario;
+  bool json = false;
+};
+/// Bytes per tier and phase. Exit 3, the table written all the same, if they exceed a tier.
+int fit(const FitOptions& options);
+
+struct SimulateCommandOptions {
+  ScenarioChoice scenario;
+  std::filesystem::path schedule;  // empty: the policy writes one
+  std::filesystem::path timeline, trace;
+  bool ignore_capacity = false;
+  bool json = false;
+};
+int simulate_command(const SimulateCommandOptions& options);
+
+struct PlanOptions {
+  ScenarioChoice scenario;
+  std::filesystem::path output;
+  bool ignore_capacity = false;
+  bool json = false;
+};
+int plan(const PlanOptions& options);
+
+struct CheckOptions {
+  std::filesystem::path schedule;
+  bool json = false;
+};
+int check(const CheckOptions& options);
+
+struct CompareOptions {
+  std::filesystem::path predicted, measured;
+  std::filesystem::path schedule;  // empty and no scenario: schedule.json beside `predicted`
+  ScenarioChoice scenario;         // may be empty
+  std::filesystem::path trace, html;
+  bool json = false;
+};
+int compare(const CompareOptions& options);
+
+struct ListOptions {
+  std::string what;              // presets, models, hardware, scenarios; empty: all
+  std::filesystem::path folder;  // the catalogue; empty: ./scenarios, else the one this program was built with
+  bool json = false;
+};
+int list(const ListOptions& options);
+
+}  // namespace penstock::sim

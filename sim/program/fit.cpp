@@ -1,0 +1,36 @@
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include <cstdio>
+
+#include "shared/error.h"
+#include "shared/ir/schedule_json.h"
+#include "sim/program/choice.h"
+#include "sim/program/commands.h"
+#include "sim/program/memory_text.h"
+
+namespace penstock::sim {
+
+int fit(const FitOptions& options) {
+  const Scenario scenario = load_scenario(options.scenario);
+  const Schedule schedule = proved_schedule(scenario, {});
+  const std::vector<TierMemory> memory = memory_on(schedule, scenario);
+  const std::string excess = excess_text(memory);
+  if (options.json) {
+    const nlohmann::ordered_json result = {{"format", "penstock-fit/1"},          {"scenario", scenario.name},
+                                           {"machine", scenario.machine.name},    {"policy", schedule.policy},
+                                           {"schedule", schedule_hash(schedule)}, {"fits", excess.empty()},
+                                           {"memory", memory_json(memory)}};
+    fmt::print("{}", json_text(result));
+  } else {
+    fmt::print("{}: {}, policy {}, on {}\n\n{}\n{}", scenario.name, schedule.model.name, schedule.policy,
+               scenario.machine.name, memory_text(memory), contents_text(memory));
+    if (excess.empty()) fmt::print("\nIt fits.\n");
+  }
+  if (excess.empty()) return kExitDone;
+  std::fflush(stdout);
+  throw DoesNotFit(fmt::format("{} does not fit {}: {}", scenario.path.string(), scenario.machine.name, excess));
+}
+
+}  // namespace penstock::sim

@@ -1,0 +1,136 @@
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+
+#include "shared/compare/figures.h"
+#include "shared/error.h"
+#include "shared/model/config_json.h"
+#include "shared/policy/parameters.h"
+#include "sim/program/commands.h"
+#include "sim/program/memory_text.h"
+
+namespace penstock::sim {
+namespace {
+
+using nlohmann::ordered_json;
+namespace fs = std::filesystem;
+
+/// One entry: its name (or file), and what to say of it.
+struct Entry {
+  std::string name;
+  std::string text;
+  ordered_json json;
+};
+
+std::vector<fs::path> files_in(const fs::path& folder, const char* extension) {
+  std::vector<fs::path> files;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error))
+    if (entry.path().extension() == extension) files.push_back(entry.path());
+  if (error) throw InputError(fmt::format("{}: cannot be listed: {}", folder.string(), error.message()));
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+std::vector<Entry> list_presets() {
+  std::vector<Entry> entries;
+  for (const PresetInfo& preset : presets())
+    entries.push_back({preset.name,
+                       preset.summary + "; " + preset.source,
+                       {{"name", preset.name}, {"summary", preset.summary}, {"source", preset.source}}});
+  return entries;
+}
+
+std::vector<Entry> list_models(const fs::path& folder) {
+  std::vector<Entry> entries;
+  for (const fs::path& file : files_in(folder / "models", ".json")) {
+    const Model model = make_model(read_model_config(file));
+    const ModelConfig& config = model.config;
+    entries.push_back({config.name,
+                       fmt::format("{:.2f} billion parameters, {} layers of {}, vocabulary {}{}",
+                                   static_cast<double>(model.parameters) / 1e9, config.decoder_layers, config.hidden,
+                                   config.vocabulary, config.tied_embeddings ? ", tied" : ""),
+                       {{"name", config.name},
+                        {"file", file.string()},
+                        {"parameters", model.parameters},
+                        {"decoder_layers", config.decoder_layers},
+                        {"hidden", config.hidden},
+                        {"vocabulary", config.vocabulary}}});
+  }
+  return entries;
+}
+
+std::vector<Entry> list_hardware(const fs::path& folder) {
+  std::vector<Entry> entries;
+  for (const fs::path& file : files_in(folder / "hardware", ".toml")) {
+    const Machine machine = read_hardware(file);
+    const std::string nvme =
+        machine.nvme.bytes > 0 ? ", NVMe " + bytes_text(static_cast<double>(machine.nvme.bytes)) : "";
+    entries.push_back(
+        {file.stem().string(),
+         fmt::format("{}: HBM {}, DRAM {}, link {}/s up and {}/s down{}", machine.gpu.name,
+                     bytes_text(static_cast<double>(machine.gpu.hbm_bytes)),
+                     bytes_text(static_cast<double>(machine.dram_bytes)), bytes_text(machine.link.h2d.bytes_per_second),
+                     bytes_text(machine.link.d2h.bytes_per_second), nvme),
+         {{"name", file.stem().string()},
+          {"file", file.string()},
+          {"gpu", machine.gpu.name},
+          {"hbm_bytes", machine.gpu.hbm_bytes},
+          {"dram_bytes", machine.dram_bytes},
+          {"nvme_bytes", machine.nvme.bytes}}});
+  }
+  return entries;
+}
+
+std::vector<Entry> list_scenarios(const fs::path& folder) {
+  std::vector<Entry> entries;
+  for (const fs::path& file : files_in(folder, ".toml")) {
+    const Scenario scenario = read_scenario(file);
+    entries.push_back(
+        {scenario.name,
+         fmt::format("{} on {}, {}, {} sequences of {} tokens per step", scenario.model.config.name,
+                     scenario.machine.name, scenario.policy.name, scenario.sequences, scenario.sequence_length),
+         {{"name", scenario.name},
+          {"file", file.string()},
+          {"model", scenario.model.config.name},
+          {"machine", scenario.machine.name},
+          {"policy", scenario.policy.name},
+          {"sequences", scenario.sequences},
+          {"sequence_length", scenario.sequence_length}}});
+  }
+  return entries;
+}
+
+fs::path catalogue(const ListOptions& options) {
+  if (!options.folder.empty()) return options.folder;
+  return fs::is_directory("scenarios") ? fs::path("scenarios") : fs::path(PENSTOCK_CATALOGUE);
+}
+
+}  // namespace
+
+int list(const ListOptions& options) {
+  ordered_json result = {{"format", "penstock-list/1"}};
+  std::string text;
+  const auto add = [&](const std::string& kind, const auto& entries_of) {
+    if (!options.what.empty() && options.what != kind) return;
+    const std::vector<Entry> entries = entries_of();
+    std::size_t width = 0;
+    for (const Entry& entry : entries) width = std::max(width, entry.name.size());
+    text += fmt::format("{}{}\n", text.empty() ? "" : "\n", kind);
+    result[kind] = ordered_json::array();
+    for (const Entry& entry : entries) {
+      text += fmt::format("  {:<{}}  {}\n", entry.name, width, entry.text);
+      result[kind].push_back(entry.json);
+    }
+  };
+  add("presets", list_presets);
+  add("models", [&] { return list_models(catalogue(options)); });
+  add("hardware", [&] { return list_hardware(catalogue(options)); });
+  add("scenarios", [&] { return list_scenarios(catalogue(options)); });
+  fmt::print("{}", options.json ? json_text(result) : text);
+  return kExitDone;
+}
+
+}  // namespace penstock::sim

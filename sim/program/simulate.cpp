@@ -1,0 +1,169 @@
+#include "sim/simulate.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+
+#include "shared/compare/figures.h"
+#include "shared/error.h"
+#include "shared/ir/schedule_json.h"
+#include "shared/timeline/chrome_trace.h"
+#include "sim/program/choice.h"
+#include "sim/program/commands.h"
+#include "sim/program/memory_text.h"
+
+namespace penstock::sim {
+namespace {
+
+using nlohmann::ordered_json;
+
+/// The critical path by lane: what to make faster first.
+struct CriticalLane {
+  std::string lane;
+  double seconds = 0;
+  int ops = 0;
+};
+
+std::vector<CriticalLane> critical_lanes(const Schedule& schedule, const Prediction& prediction) {
+  std::vector<CriticalLane> lanes;
+  for (const Lane& lane : schedule.lanes) lanes.push_back({lane.name});
+  for (const CriticalPart& part : prediction.critical) {
+    CriticalLane& lane = lanes[static_cast<std::size_t>(schedule.ops[static_cast<std::size_t>(part.op)].lane)];
+    lane.seconds += part.seconds;
+    ++lane.ops;
+  }
+  std::erase_if(lanes, [](const CriticalLane& lane) { return lane.ops == 0; });
+  std::stable_sort(lanes.begin(), lanes.end(), [](const auto& a, const auto& b) { return a.seconds > b.seconds; });
+  return lanes;
+}
+
+ordered_json prediction_json(const Scenario& scenario, const Schedule& schedule, const Prediction& prediction,
+                             const std::vector<TierMemory>& memory) {
+  ordered_json stalls = ordered_json::object(), lanes = ordered_json::array(), critical = ordered_json::array();
+  for (std::size_t i = 0; i < prediction.stalls.by_cause.size(); ++i)
+    stalls[stall_cause_name(static_cast<StallCause>(i))] = prediction.stalls.by_cause[i];
+  for (std::size_t i = 0; i < schedule.lanes.size(); ++i)
+    lanes.push_back({{"lane", schedule.lanes[i].name}, {"busy_seconds", prediction.lane_busy_seconds[i]}});
+  for (const CriticalLane& lane : critical_lanes(schedule, prediction))
+    critical.push_back({{"lane", lane.lane}, {"seconds", lane.seconds}, {"ops", lane.ops}});
+  return {{"format", "penstock-prediction/1"},
+          {"scenario", scenario.name},
+          {"machine", scenario.machine.name},
+          {"calibrated", scenario.machine.measured},
+          {"policy", schedule.policy},
+          {"schedule", schedule_hash(schedule)},
+          {"step_seconds", prediction.step_seconds},
+          {"period_steps", prediction.period_steps},
+          {"first_step_seconds", prediction.first_step_seconds},
+          {"warmup_period_seconds", prediction.warmup_periods},
+          {"tokens_per_step", schedule.tokens_per_step()},
+          {"tokens_per_second", prediction.tokens_per_second},
+          {"model_flops_per_step", prediction.model_flops},
+          {"executed_flops_per_step", prediction.executed_flops},
+          {"model_flops_per_second", prediction.model_flops / prediction.step_seconds},
+          {"executed_flops_per_second", prediction.executed_flops / prediction.step_seconds},
+          {"bounds",
+           {{"same_traffic_seconds", prediction.bounds.same_traffic_seconds},
+            {"binding", prediction.bounds.binding},
+            {"any_schedule_seconds", prediction.bounds.any_schedule_seconds}}},
+          {"stall_seconds", prediction.stalls.total_seconds},
+          {"stall_seconds_by_cause", stalls},
+          {"lanes", lanes},
+          {"critical_path", critical},
+          {"fits", excess_text(memory).empty()},
+          {"memory", memory_json(memory)}};
+}
+
+std::string step_text(const Schedule& schedule, const Prediction& prediction) {
+  const double step = prediction.step_seconds;
+  const Bounds& bounds = prediction.bounds;
+  std::string text = fmt::format("step                {}", seconds_text(step));
+  if (prediction.period_steps > 1) text += fmt::format(" (mean over a pattern of {} steps)", prediction.period_steps);
+  text += fmt::format("\nfirst step          {}\n", seconds_text(prediction.first_step_seconds));
+  text += fmt::format("throughput          {:.1f} tokens/s ({} tokens per step)\n", prediction.tokens_per_second,
+                      schedule.tokens_per_step());
+  text += fmt::format("model TFLOP/s       {:.3f} (forward and backward once; causal attention counted half)\n",
+                      prediction.model_flops / step / 1e12);
+  text += fmt::format("executed TFLOP/s    {:.3f} (recomputation included)\n", prediction.executed_flops / step / 1e12);
+  text += fmt::format("bound, same traffic {} ({}); the step is {:.2f} times it\n",
+                      seconds_text(bounds.same_traffic_seconds), bounds.binding, step / bounds.same_traffic_seconds);
+  text += fmt::format("bound, any schedule {} (model FLOPs at the matmul rate); the step is {:.2f} times it\n",
+                      seconds_text(bounds.any_schedule_seconds), step / bounds.any_schedule_seconds);
+  return text;
+}
+
+std::string stalls_and_lanes_text(const Schedule& schedule, const Prediction& prediction) {
+  const double step = prediction.step_seconds;
+  const auto share = [&](double seconds) { return fmt::format("{:.2f} %", seconds / step * 100); };
+  std::vector<std::vector<std::string>> rows{{"per step", "seconds", "of the step"}};
+  rows.push_back(
+      {"compute stalls", seconds_text(prediction.stalls.total_seconds), share(prediction.stalls.total_seconds)});
+  for (std::size_t i = 0; i < prediction.stalls.by_cause.size(); ++i)
+    if (const double seconds = prediction.stalls.by_cause[i]; seconds > 0)
+      rows.push_back(
+          {fmt::format("  {}", stall_cause_name(static_cast<StallCause>(i))), seconds_text(seconds), share(seconds)});
+  rows.push_back({"lanes busy"});
+  for (std::size_t i = 0; i < schedule.lanes.size(); ++i)
+    rows.push_back({"  " + schedule.lanes[i].name, seconds_text(prediction.lane_busy_seconds[i]),
+                    share(prediction.lane_busy_seconds[i])});
+  rows.push_back({"critical path"});
+  for (const CriticalLane& lane : critical_lanes(schedule, prediction))
+    rows.push_back(
+        {fmt::format("  {} ({} ops)", lane.lane, lane.ops), seconds_text(lane.seconds), share(lane.seconds)});
+  return table_text(rows);
+}
+
+/// The files asked for. With no schedule file given, the schedule goes beside the timeline, where `compare` looks.
+std::string write_files(const SimulateCommandOptions& options, const Schedule& schedule, const Timeline& timeline) {
+  std::string text;
+  if (!options.timeline.empty()) {
+    if (options.schedule.empty()) {
+      const std::filesystem::path beside = options.timeline.parent_path() / "schedule.json";
+      write_schedule(schedule, beside);
+      text += fmt::format("schedule written to {}\n", beside.string());
+    }
+    write_timeline(timeline, options.timeline);
+    text += fmt::format("timeline written to {}\n", options.timeline.string());
+  }
+  if (!options.trace.empty()) {
+    write_chrome_trace(schedule, {&timeline}, options.trace);
+    text += fmt::format("trace written to {} (opens in https://ui.perfetto.dev)\n", options.trace.string());
+  }
+  return text;
+}
+
+}  // namespace
+
+int simulate_command(const SimulateCommandOptions& options) {
+  const Scenario scenario = load_scenario(options.scenario);
+  const Schedule schedule = proved_schedule(scenario, options.schedule);
+  const std::vector<TierMemory> memory = memory_on(schedule, scenario);
+  const std::string excess = excess_text(memory);
+  if (!excess.empty() && !options.ignore_capacity)
+    throw DoesNotFit(fmt::format("{} does not fit {}: {} (--ignore-capacity simulates it all the same)",
+                                 scenario.path.string(), scenario.machine.name, excess));
+  Prediction prediction;
+  {
+    const StatusLine status("simulating");
+    prediction = simulate(schedule, scenario.machine);
+  }
+  prediction.timeline.scenario = scenario.name;
+  prediction.timeline.machine = scenario.machine.name;
+  const std::string files = write_files(options, schedule, prediction.timeline);
+  if (options.json) {
+    fmt::print("{}", json_text(prediction_json(scenario, schedule, prediction, memory)));
+    return kExitDone;
+  }
+  fmt::print("{}: {}, policy {}, on {}; schedule {}\n", scenario.name, schedule.model.name, schedule.policy,
+             scenario.machine.name, schedule_hash(schedule));
+  if (const std::string note = calibration_note(scenario.machine); !note.empty()) fmt::print("{}\n", note);
+  fmt::print("\n{}\n{}\n{}", step_text(schedule, prediction), stalls_and_lanes_text(schedule, prediction),
+             memory_text(memory));
+  if (!excess.empty()) fmt::print("\nDOES NOT FIT: {}\n", excess);
+  if (!files.empty()) fmt::print("\n{}", files);
+  return kExitDone;
+}
+
+}  // namespace penstock::sim

@@ -1,0 +1,182 @@
+#include "shared/compare/comparison.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "shared/error.h"
+#include "tests/shared/compare/example.h"
+
+namespace penstock {
+namespace {
+
+const std::vector<ExampleStep> kPredicted(4, {3, 2, 5});
+// The first one is warm-up and must not count.
+const std::vector<ExampleStep> kMeasured{{20, 20, 20}, {4, 2, 6}, {4, 2, 6}, {4, 2, 6}, {4, 2, 6}};
+
+Timeline predicted() {
+  Timeline timeline = example_timeline(TimelineSource::predicted, 0, kPredicted);
+  timeline.peaks = {{TierKind::hbm, 1100}, {TierKind::dram, 1024}};
+  return timeline;
+}
+
+Timeline measured() {
+  Timeline timeline = example_timeline(TimelineSource::measured, 1, kMeasured);
+  timeline.peaks = {{TierKind::hbm, 1000}};
+  return timeline;
+}
+
+Comparison comparison() { return compare_timelines(example_schedule(), predicted(), measured()); }
+
+std::string error_of(const Timeline& first, const Timeline& second) {
+  try {
+    compare_timelines(example_schedule(), first, second);
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(Comparison, ErrorsAreSharesOfTheMeasuredStep) {
+  const Comparison result = comparison();
+  // One chain: a step takes load + forward + backward, 3 + 2 + 5 = 10 s predicted, 4 + 2 + 6 = 12 s measured.
+  EXPECT_DOUBLE_EQ(result.step_seconds.predicted, 10);
+  EXPECT_DOUBLE_EQ(result.step_seconds.measured, 12);
+  EXPECT_DOUBLE_EQ(result.step_error, 2.0 / 12);
+  // Compute idles while the load runs, and the cause is the weights: 3 s of 10 and 4 s of 12.
+  EXPECT_NEAR(result.stall_seconds.predicted, 3, 1e-9);
+  EXPECT_NEAR(result.stall_seconds.measured, 4, 1e-9);
+  EXPECT_NEAR(result.stall_error, 1.0 / 12, 1e-9);
+  const Pair& weights = result.stall_by_cause[static_cast<std::size_t>(StallCause::weights)];
+  EXPECT_NEAR(weights.predicted, 3, 1e-9);
+  EXPECT_NEAR(weights.measured, 4, 1e-9);
+}
+
+TEST(Comparison, LanesAndPhases) {
+  const Comparison result = comparison();
+  ASSERT_EQ(result.lanes.size(), 2u);
+  EXPECT_EQ(result.lanes[0].lane, "compute");
+  EXPECT_NEAR(result.lanes[0].busy_seconds.predicted, 7, 1e-9);
+  EXPECT_NEAR(result.lanes[0].busy_seconds.measured, 8, 1e-9);
+  EXPECT_NEAR(result.lanes[0].error, 1.0 / 12, 1e-9);
+  EXPECT_EQ(result.lanes[1].lane, "h2d");
+  EXPECT_NEAR(result.lanes[1].error, 1.0 / 12, 1e-9);
+  // Compute lane only: the load belongs to the forward phase but not to compute.
+  EXPECT_DOUBLE_EQ(result.phase_seconds[0].predicted, 2);
+  EXPECT_DOUBLE_EQ(result.phase_seconds[0].measured, 2);
+  EXPECT_DOUBLE_EQ(result.phase_seconds[2].predicted, 5);
+  EXPECT_DOUBLE_EQ(result.phase_seconds[2].measured, 6);
+}
+
+TEST(Comparison, OnlyTiersThatBothTimelinesKnow) {
+  const Comparison result = comparison();
+  ASSERT_EQ(result.tiers.size(), 1u);  // the measured side does not know DRAM: 0 would be a lie
+  EXPECT_EQ(result.tiers[0].tier, TierKind::hbm);
+  EXPECT_DOUBLE_EQ(result.tiers[0].peak_bytes.difference(), 100);
+}
+
+TEST(Comparison, WorstOpsLargestFirstTiesById) {
+  const Comparison result = comparison();
+  ASSERT_EQ(result.worst_ops.size(), 3u);
+  EXPECT_EQ(result.worst_ops[0].op, 0);  // load and backward are both 1 s short; the smaller id comes first
+  EXPECT_EQ(result.worst_ops[1].op, 2);
+  EXPECT_EQ(result.worst_ops[2].op, 1);
+  EXPECT_DOUBLE_EQ(result.worst_ops[1].share_of_step, -1.0 / 12);  // signed: predicted less than measured
+  EXPECT_DOUBLE_EQ(result.worst_ops[2].share_of_step, 0);
+}
+
+TEST(Comparison, OneOutlierMovesNoMedian) {
+  std::vector<ExampleStep> steps(6, {4, 2, 6});
+  steps[3].backward = 9;  // periods 12, 12, 15, 12, 12
+  const Comparison result =
+      compare_timelines(example_schedule(), predicted(), example_timeline(TimelineSource::measured, 0, steps));
+  EXPECT_DOUBLE_EQ(result.step_seconds.measured, 12);
+  EXPECT_DOUBLE_EQ(result.worst_ops[1].seconds.measured, 6);
+  EXPECT_DOUBLE_EQ(result.measured_spread, 3.0 / 12);
+  EXPECT_EQ(result.measured_periods, 5);
+}
+
+TEST(Comparison, WaitsAreNoErrorOfTheirOwn) {
+  // A launch lane that waits for the load: what it waits is the load's time over again.
+  Schedule schedule = example_schedule();
+  schedule.lanes.push_back({"launch", LaneKind::launch, 0});
+  schedule.ops.push_back({3, "wait for load 1", 2, -1, -1, Phase::forward, WaitWork{0, 0}, {}, {}});
+  const auto with_wait = [&](Timeline timeline, double seconds) {
+    std::vector<OpTime> ops;
+    for (const OpTime& time : timeline.ops) {
+      ops.push_back(time);
+      if (time.op == 2) ops.push_back({time.step, 3, time.end, time.end + seconds});
+    }
+    timeline.ops = ops;
+    timeline.schedule_hash = schedule_hash(schedule);
+    return timeline;
+  };
+  const Comparison result = compare_timelines(schedule, with_wait(predicted(), 0), with_wait(measured(), 2));
+  EXPECT_EQ(result.lanes.size(), 2u);
+  EXPECT_EQ(result.worst_ops.size(), 3u);
+}
+
+TEST(Comparison, RefusesAnotherSchedule) {
+  Timeline other = measured();
+  other.schedule_hash = "0123456789abcdef";
+  const std::string error = error_of(predicted(), other);
+  EXPECT_NE(error.find("the measured timeline is of schedule 0123456789abcdef"), std::string::npos) << error;
+}
+
+TEST(Comparison, RefusesSwappedTimelines) {
+  const std::string error = error_of(measured(), predicted());
+  EXPECT_NE(error.find("the first timeline was measured"), std::string::npos) << error;
+}
+
+TEST(Comparison, RefusesTooFewSteps) {
+  const std::string error =
+      error_of(predicted(), example_timeline(TimelineSource::measured, 1, {{4, 2, 6}, {4, 2, 6}, {4, 2, 6}}));
+  EXPECT_NE(error.find("has 2 steady steps (3 recorded, 1 of them warm-up)"), std::string::npos) << error;
+}
+
+TEST(Comparison, NamesTheOpThatIsMissing) {
+  Timeline holed = measured();
+  std::erase_if(holed.ops, [](const OpTime& time) { return time.step == 5 && time.op == 2; });
+  const std::string error = error_of(predicted(), holed);
+  EXPECT_NE(error.find("lacks op 2 (\"backward 1 #0\") in step 5"), std::string::npos) << error;
+}
+
+TEST(Comparison, NamesAnOpThatTheScheduleLacks) {
+  Timeline extra = measured();
+  extra.ops.push_back({7, 3, 100, 101});
+  const std::string error = error_of(predicted(), extra);
+  EXPECT_NE(error.find("has an op 3 in step 7, but the schedule has 3 ops"), std::string::npos) << error;
+}
+
+TEST(ComparisonText, OneLinePerFigure) {
+  const std::string text = comparison_text(example_schedule(), comparison());
+  for (const char* line :
+       {"step              10.000 s  12.000 s  -16.67 %\n", "stall              3.000 s   4.000 s   -8.33 %\n",
+        "  weights          3.000 s   4.000 s   -8.33 %\n", "  compute          7.000 s   8.000 s   -8.33 %\n",
+        "  backward         5.000 s   6.000 s   -8.33 %\n",
+        "  hbm              1.10 kB   1.00 kB  +10.00 %\n",  // of the measured bytes, not of the step
+        "step error 16.67 %, stall error 8.33 % of the measured step; measured steps spread over 0.00 %\n",
+        "Only 3 measured periods: take at least 5 before trusting the errors.\n"})
+    EXPECT_NE(text.find(line), std::string::npos) << line << "not in\n" << text;
+  EXPECT_EQ(text.find("optimizer done"), std::string::npos);  // causes of 0 s on both sides are left out
+}
+
+TEST(ComparisonJson, HasTheDocumentedKeys) {
+  const nlohmann::json json = nlohmann::json::parse(comparison_json(example_schedule(), comparison()));
+  EXPECT_EQ(json.at("format"), "penstock-comparison/1");
+  EXPECT_EQ(json.at("schedule"), schedule_hash(example_schedule()));
+  EXPECT_DOUBLE_EQ(json.at("step_error"), 2.0 / 12);
+  EXPECT_NEAR(json.at("stall_error").get<double>(), 1.0 / 12, 1e-9);
+  EXPECT_DOUBLE_EQ(json.at("step_seconds").at("measured"), 12);
+  EXPECT_EQ(json.at("lanes").at(0).at("lane"), "compute");
+  EXPECT_NEAR(json.at("lanes").at(0).at("error").get<double>(), 1.0 / 12, 1e-9);
+  EXPECT_NEAR(json.at("stall_seconds_by_cause").at(stall_cause_name(StallCause::weights)).at("measured").get<double>(),
+              4, 1e-9);
+  EXPECT_DOUBLE_EQ(json.at("compute_seconds_by_phase").at("backward").at("predicted"), 5);
+  EXPECT_DOUBLE_EQ(json.at("peak_bytes").at("hbm").at("measured"), 1000);
+  EXPECT_EQ(json.at("worst_ops").at(1).at("name"), "backward 1 #0");
+  EXPECT_EQ(json.at("measured_periods"), 3);
+}
+
+}  // namespace
+}  // namespace penstock
