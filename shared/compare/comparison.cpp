@@ -29,66 +29,60 @@ void require_match(const std::string& hash, const Timeline& timeline, TimelineSo
         fmt::format("the {} timeline is of schedule {}, but the schedule here is {}: compare timelines of "
                     "one schedule",
                     source_text(source), timeline.schedule_hash, hash));
-  const int steady = timeline.steps - timeline.warmup_steps;
-  if (steady < 3)
-    throw InputError(
-        fmt::format("the {} timeline has {} steady steps ({} recorded, {} of them warm-up): at least 3 are "
-                    "needed for 2 periods between them",
-                    source_text(source), steady, timeline.steps, timeline.warmup_steps));
 }
 
-double median(std::vector<double>& values) {
+std::vector<double> periods_of(const Schedule& schedule, const Timeline& timeline) {
+  std::vector<double> periods = step_periods(schedule, timeline);
+  if (periods.size() < 2)
+    throw InputError(
+        fmt::format("the {} timeline has {} steady periods ({} steps recorded, {} of them warm-up): at "
+                    "least 2 are needed",
+                    source_text(timeline.source), periods.size(), timeline.steps, timeline.warmup_steps));
+  return periods;
+}
+
+double mean(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+double median(std::vector<double> values) {
   const std::size_t middle = values.size() / 2;
   std::sort(values.begin(), values.end());
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
-/// Durations of every op in every steady step: [op * steps + step].
-struct Durations {
-  int steps = 0;
+/// Every step has every op: row `step * ops + op` of the timeline is theirs.
+void require_complete(const Schedule& schedule, const Timeline& timeline) {
+  const std::size_t ops = schedule.ops.size();
+  const std::size_t expected = ops * static_cast<std::size_t>(timeline.steps);
+  for (std::size_t row = 0; row < std::max(expected, timeline.ops.size()); ++row) {
+    const int step = timeline.first_step + static_cast<int>(row / ops), op = static_cast<int>(row % ops);
+    if (row < timeline.ops.size() && timeline.ops[row].op >= static_cast<int>(ops))
+      throw InputError(fmt::format("the {} timeline has an op {} in step {}, but the schedule has {} ops",
+                                   source_text(timeline.source), timeline.ops[row].op, timeline.ops[row].step, ops));
+    if (row >= timeline.ops.size() || timeline.ops[row].step != step || timeline.ops[row].op != op)
+      throw InputError(fmt::format("the {} timeline lacks op {} (\"{}\") in step {}", source_text(timeline.source), op,
+                                   schedule.ops[static_cast<std::size_t>(op)].name, step));
+  }
+}
+
+/// Durations of one op in the steady steps. REQUIRES: a complete timeline.
+std::vector<double> durations(const Schedule& schedule, const Timeline& timeline, int op) {
   std::vector<double> seconds;
+  for (int step = timeline.warmup_steps; step < timeline.steps; ++step) {
+    const OpTime& time =
+        timeline.ops[static_cast<std::size_t>(step) * schedule.ops.size() + static_cast<std::size_t>(op)];
+    seconds.push_back(time.end - time.start);
+  }
+  return seconds;
+}
 
-  Durations(const Schedule& schedule, const Timeline& timeline)
-      : steps(timeline.steps - timeline.warmup_steps),
-        seconds(schedule.ops.size() * static_cast<std::size_t>(steps), std::nan("")) {
-    const int first = timeline.first_step + timeline.warmup_steps;
-    for (const OpTime& time : timeline.ops) {
-      const int step = time.step - first;
-      if (step < 0 || step >= steps) continue;
-      if (time.op < 0 || time.op >= static_cast<int>(schedule.ops.size()))
-        throw InputError(fmt::format("the {} timeline has an op {} in step {}, but the schedule has {} ops",
-                                     source_text(timeline.source), time.op, time.step, schedule.ops.size()));
-      seconds[index(time.op, step)] = time.end - time.start;
-    }
-    const auto missing = std::find_if(seconds.begin(), seconds.end(), [](double value) { return std::isnan(value); });
-    if (missing == seconds.end()) return;
-    const int at = static_cast<int>(missing - seconds.begin());
-    throw InputError(fmt::format("the {} timeline lacks op {} (\"{}\") in step {}", source_text(timeline.source),
-                                 at / steps, schedule.ops[static_cast<std::size_t>(at / steps)].name,
-                                 first + at % steps));
-  }
-
-  std::size_t index(int op, int step) const {
-    return static_cast<std::size_t>(op) * static_cast<std::size_t>(steps) + static_cast<std::size_t>(step);
-  }
-  double mean(int op) const {
-    return std::accumulate(seconds.begin() + static_cast<std::ptrdiff_t>(index(op, 0)),
-                           seconds.begin() + static_cast<std::ptrdiff_t>(index(op, steps)), 0.0) /
-           steps;
-  }
-  double median_of(int op) const {
-    std::vector<double> values(seconds.begin() + static_cast<std::ptrdiff_t>(index(op, 0)),
-                               seconds.begin() + static_cast<std::ptrdiff_t>(index(op, steps)));
-    return median(values);
-  }
-};
-
-std::vector<OpError> worst_ops(const Schedule& schedule, const Durations& predicted, const Durations& measured,
+std::vector<OpError> worst_ops(const Schedule& schedule, const Timeline& predicted, const Timeline& measured,
                                double measured_step) {
   std::vector<OpError> errors;
   for (const Op& op : schedule.ops) {
     if (std::holds_alternative<WaitWork>(op.work)) continue;
-    const Pair seconds{predicted.median_of(op.id), measured.median_of(op.id)};
+    const Pair seconds{median(durations(schedule, predicted, op.id)), median(durations(schedule, measured, op.id))};
     errors.push_back({op.id, seconds, seconds.difference() / measured_step});
   }
   const std::size_t kept = std::min(kWorstOps, errors.size());
@@ -108,15 +102,15 @@ std::optional<double> peak(const Timeline& timeline, TierKind tier) {
   return bytes;
 }
 
-std::array<Pair, 4> phase_seconds(const Schedule& schedule, const Durations& predicted, const Durations& measured) {
+std::array<Pair, 4> phase_seconds(const Schedule& schedule, const Timeline& predicted, const Timeline& measured) {
   std::array<Pair, 4> phases{};
   const auto compute = std::find_if(schedule.lanes.begin(), schedule.lanes.end(),
                                     [](const Lane& lane) { return lane.kind == LaneKind::gpu_compute; });
   for (const Op& op : schedule.ops) {
     if (op.lane != static_cast<int>(compute - schedule.lanes.begin())) continue;
     Pair& phase = phases[static_cast<std::size_t>(op.phase)];
-    phase.predicted += predicted.mean(op.id);
-    phase.measured += measured.mean(op.id);
+    phase.predicted += mean(durations(schedule, predicted, op.id));
+    phase.measured += mean(durations(schedule, measured, op.id));
   }
   return phases;
 }
@@ -124,18 +118,22 @@ std::array<Pair, 4> phase_seconds(const Schedule& schedule, const Durations& pre
 }  // namespace
 
 Comparison compare_timelines(const Schedule& schedule, const Timeline& predicted, const Timeline& measured) {
+  if (schedule.ops.empty()) throw InputError("the schedule has no ops: there is nothing to compare");
   const std::string hash = schedule_hash(schedule);
   require_match(hash, predicted, TimelineSource::predicted);
   require_match(hash, measured, TimelineSource::measured);
-  const Durations predicted_seconds(schedule, predicted), measured_seconds(schedule, measured);
+  require_complete(schedule, predicted);
+  require_complete(schedule, measured);
+  const std::vector<double> predicted_periods = periods_of(schedule, predicted);
+  const std::vector<double> measured_periods = periods_of(schedule, measured);
 
   Comparison result;
-  result.step_seconds = {steady_step_seconds(schedule, predicted), steady_step_seconds(schedule, measured)};
+  result.step_seconds = {mean(predicted_periods), median(measured_periods)};
   const double step = result.step_seconds.measured;
   if (!(step > 0)) throw InputError("the measured timeline has steps of no length");
   result.step_error = std::abs(result.step_seconds.difference()) / step;
   result.measured_spread = step_spread(schedule, measured);
-  result.measured_periods = static_cast<int>(step_periods(schedule, measured).size());
+  result.measured_periods = static_cast<int>(measured_periods.size());
 
   const StallReport predicted_stalls = attribute_stalls(schedule, predicted);
   const StallReport measured_stalls = attribute_stalls(schedule, measured);
@@ -154,8 +152,8 @@ Comparison compare_timelines(const Schedule& schedule, const Timeline& predicted
   for (const TierKind tier : {TierKind::hbm, TierKind::dram, TierKind::nvme})
     if (const auto p = peak(predicted, tier), m = peak(measured, tier); p && m)
       result.tiers.push_back({tier, {*p, *m}});
-  result.phase_seconds = phase_seconds(schedule, predicted_seconds, measured_seconds);
-  result.worst_ops = worst_ops(schedule, predicted_seconds, measured_seconds, step);
+  result.phase_seconds = phase_seconds(schedule, predicted, measured);
+  result.worst_ops = worst_ops(schedule, predicted, measured, step);
   return result;
 }
 

@@ -39,6 +39,7 @@ struct OpError {
 };
 
 struct Comparison {
+  // Measured: the median, which an outlier does not move. Predicted: the mean, since steps may repeat in a pattern.
   Pair step_seconds;
   double step_error = 0;  // |difference| / measured
   Pair stall_seconds;
