@@ -38,11 +38,11 @@ constexpr Unit kFlopUnits[] = {{"MFLOP", 1e6}, {"GFLOP", 1e9}, {"TFLOP", 1e12}, 
 constexpr Unit kTimeUnits[] = {{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}};
 constexpr Unit kParameterUnits[] = {{"param", 1}, {"kparam", 1e3}, {"Mparam", 1e6}, {"Gparam", 1e9}};
 
-constexpr Quantity kBytes = {"a size", "24 GiB", "", kByteUnits, kMaxBytes};
-constexpr Quantity kBandwidth = {"a bandwidth", "1008 GB/s", "/s", kByteUnits, kMaxBytesPerSecond};
-constexpr Quantity kFlops = {"a compute rate", "989 TFLOP/s", "/s", kFlopUnits, kMaxFlopsPerSecond};
-constexpr Quantity kTime = {"a time", "4 us", "", kTimeUnits, kMaxSeconds};
-constexpr Quantity kRate = {"an update rate", "4.7 Gparam/s", "/s", kParameterUnits, kMaxParametersPerSecond};
+constexpr Quantity kBytes = {"a size", "24 GiB", "", kByteUnits, 1e18};
+constexpr Quantity kBandwidth = {"a bandwidth", "1008 GB/s", "/s", kByteUnits, 1e18};
+constexpr Quantity kFlops = {"a compute rate", "989 TFLOP/s", "/s", kFlopUnits, 1e21};
+constexpr Quantity kTime = {"a time", "4 us", "", kTimeUnits, 1e9};
+constexpr Quantity kRate = {"an update rate", "4.7 Gparam/s", "/s", kParameterUnits, 1e15};
 
 constexpr std::size_t kMaxTextLength = 64;
 

@@ -8,7 +8,8 @@
 //   time       ns, us, ms, s
 //   rate       param/s, kparam/s, Mparam/s, Gparam/s: parameters updated per second
 // Every error is an InputError: "<place>: expected a size with its unit (...), such as "24 GiB"; found "24"".
-// Negative, non-finite and absurd values are refused (the limits are below); zero is left to the caller.
+// Negative, non-finite and absurd values are refused: more than 1e18 bytes or bytes/s, 1e21 FLOP/s, 1e9 s, 1e15
+// param/s. Zero is left to the caller.
 //
 // Thread-safe: no state.
 #pragma once
@@ -18,12 +19,6 @@
 #include <string_view>
 
 namespace penstock {
-
-inline constexpr double kMaxBytes = 1e18;
-inline constexpr double kMaxBytesPerSecond = 1e18;
-inline constexpr double kMaxFlopsPerSecond = 1e21;
-inline constexpr double kMaxSeconds = 1e9;
-inline constexpr double kMaxParametersPerSecond = 1e15;
 
 /// Rounded to the nearest byte.
 std::int64_t parse_bytes(std::string_view text, const std::string& place);

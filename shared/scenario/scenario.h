@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "shared/machine/machine.h"
 #include "shared/model/model.h"
@@ -17,6 +18,7 @@ struct RunOptions {
   int warmup_steps = 2;
   std::uint64_t seed = 1;
   std::string backend = "auto";       // auto | host | cuda
+  bool deterministic = true;          // false: the faster attention backward, whose last bits vary from run to run
   double learning_rate = 3e-4;
   int learning_rate_warmup_steps = 0; // linear from 0
   double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0.1;
@@ -39,14 +41,17 @@ struct Scenario {
   RunOptions run;
   std::string text;               // the file itself, for reports
 
+  /// What make_schedule needs; the libraries' workspace by model, length and run.deterministic, none on the host.
   PolicyInput policy_input() const;
 };
 
-/// Paths inside are relative to the scenario's folder. Throws InputError: unknown key (with the nearest known one),
+/// docs/scenario.md lists the keys. Paths inside are relative to the scenario's folder. Throws InputError: unknown key (with the nearest known one),
 /// wrong type or unit, value out of range, missing file.
 Scenario read_scenario(const std::filesystem::path& path);
 
-/// The same with `--set key=value` overrides applied first ("policy.name=megatrain", "machine.profile=p.json").
+/// The same with `--set key=value` overrides applied first ("policy.name=megatrain", "machine.profile=p.json"). A value
+/// that is not TOML is a text, so that quotes may be left out. Paths in overrides are relative to the current folder, or
+/// else to the scenario's. machine.profile replaces machine.hardware and the other way round.
 Scenario read_scenario(const std::filesystem::path& path, const std::vector<std::string>& overrides);
 
 }  // namespace penstock

@@ -1,0 +1,13 @@
+// [policy] of a scenario: a preset by name, then any of its parameters overridden.
+#pragma once
+
+#include "shared/policy/parameters.h"
+#include "shared/toml_reader.h"
+
+namespace penstock {
+
+/// Throws InputError: no such preset, unknown key, wrong type, value out of range. Contradictions between parameters
+/// are make_schedule's to find.
+PolicyParameters read_policy(const TomlDocument& document);
+
+}  // namespace penstock

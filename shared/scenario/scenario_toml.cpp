@@ -1,0 +1,196 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <system_error>
+
+#include "shared/error.h"
+#include "shared/model/config_json.h"
+#include "shared/model/library_workspace.h"
+#include "shared/scenario/policy_toml.h"
+#include "shared/scenario/scenario.h"
+#include "shared/toml_reader.h"
+
+namespace penstock {
+namespace {
+
+constexpr std::string_view kBackends[] = {"auto", "host", "cuda"};
+constexpr std::int64_t kMostSequences = 1'000'000;
+constexpr std::int64_t kLongestSequence = std::int64_t{1} << 24;
+/// All activations of a step together; beyond it sums of bytes would leave 64 bits.
+constexpr double kMostActivationBytes = 1e17;
+
+constexpr std::string_view kOverridePlace = "--set ";
+
+/// "table.key=value" from the command line.
+void apply_override(const std::string& text, TomlDocument& document) {
+  const auto equals = text.find('=');
+  const auto dot = text.find('.');
+  if (equals == std::string::npos || dot == std::string::npos || dot > equals || dot == 0 || dot + 1 == equals)
+    throw InputError(fmt::format("--set: expected table.key=value, such as policy.name=megatrain; found \"{}\"",
+                                 text.substr(0, 60)));
+  const std::string table_name = text.substr(0, dot);
+  const std::string key = text.substr(dot + 1, equals - dot - 1);
+  TomlTable& table = document.tables[table_name];
+  const std::string place = fmt::format("{}{}", kOverridePlace, text.substr(0, 60));
+  if (table.place.empty()) table.place = place;
+  table.values[key] = parse_toml_value(text.substr(equals + 1), place);
+  if (table_name == "machine" && key == "profile") table.values.erase("hardware");
+  if (table_name == "machine" && key == "hardware") table.values.erase("profile");
+}
+
+class ScenarioReader {
+ public:
+  ScenarioReader(const TomlDocument& document, const std::filesystem::path& path) : document_(document) {
+    scenario_.path = path;
+    scenario_.name = path.stem().string();
+    scenario_.text = document.text;
+  }
+
+  Scenario read() {
+    check_tables(document_, {"model", "machine", "workload", "policy", "run"});
+    TomlSection(document_, "").finish();
+    read_model();
+    read_machine();
+    read_workload();
+    scenario_.policy = read_policy(document_);
+    read_run();
+    return std::move(scenario_);
+  }
+
+ private:
+  /// In a file: relative to the file. On the command line: as the shell would take it, or else relative to the file.
+  std::filesystem::path path(TomlSection& section, const std::string& key) const {
+    const std::filesystem::path given = section.text(key);
+    if (given.empty()) section.fail(key, "expected a path, found an empty text");
+    if (given.is_absolute()) return given;
+    std::error_code ignored;
+    const bool from_command_line = section.value(key).place.starts_with(kOverridePlace);
+    if (from_command_line && std::filesystem::exists(given, ignored)) return given;
+    return scenario_.path.parent_path() / given;
+  }
+
+  /// An existing file, so that the error names the line that asks for it.
+  std::filesystem::path existing(TomlSection& section, const std::string& key) const {
+    const std::filesystem::path found = path(section, key);
+    std::error_code ignored;
+    if (!std::filesystem::exists(found, ignored)) section.fail(key, fmt::format("there is no file {}", found.string()));
+    return found;
+  }
+
+  void read_model() {
+    TomlSection section(document_, "model");
+    scenario_.model = make_model(read_model_config(existing(section, "config")));
+    section.finish();
+  }
+
+  void read_machine() {
+    TomlSection section(document_, "machine");
+    Machine& machine = scenario_.machine;
+    const bool hardware = section.has("hardware");
+    const bool profile = section.has("profile");
+    if (hardware && profile) section.fail("profile", "stands beside hardware; keep one of the two");
+    if (!hardware && !profile)
+      section.fail("hardware",
+                   "is missing, and so is profile: give hardware = \"hardware/….toml\" or a profile from "
+                   "`penstock-exec calibrate`");
+    machine = profile ? read_profile(existing(section, "profile")) : read_hardware(existing(section, "hardware"));
+    if (section.has("hbm")) machine.gpu.hbm_bytes = section.bytes("hbm", 1 << 20);
+    if (section.has("dram")) machine.dram_bytes = section.bytes("dram", 1 << 20);
+    if (section.has("cores")) machine.cpu.cores = static_cast<int>(section.integer("cores", 1, 4096));
+    section.finish();
+  }
+
+  void read_workload() {
+    TomlSection section(document_, "workload");
+    scenario_.sequence_length = section.integer("sequence_length", 1, kLongestSequence);
+    scenario_.sequences = static_cast<int>(section.integer("sequences", 1, kMostSequences));
+    scenario_.micro_batch = static_cast<int>(section.integer("micro_batch", 1, kMostSequences));
+    if (scenario_.sequences % scenario_.micro_batch != 0)
+      section.fail("micro_batch", fmt::format("{} does not divide sequences = {}; every micro-batch has the same size",
+                                              scenario_.micro_batch, scenario_.sequences));
+    section.finish();
+    const ModelConfig& config = scenario_.model.config;
+    const double widths =
+        static_cast<double>(2 * config.hidden + 2 * scenario_.model.qkv_columns() + 4 * config.intermediate);
+    const double tokens = static_cast<double>(scenario_.sequence_length) * scenario_.sequences;
+    if (const double bytes = 4 * widths * tokens * scenario_.model.layer_count(); bytes > kMostActivationBytes)
+      section.fail("sequences",
+                   fmt::format("{} sequences of {} tokens make about {:.0e} bytes of activations: absurdly many",
+                               scenario_.sequences, scenario_.sequence_length, bytes));
+  }
+
+  void read_run() {
+    TomlSection section(document_, "run");
+    read_duration(section);
+    read_optimizer(section);
+    RunOptions& run = scenario_.run;
+    if (section.has("backend")) run.backend = kBackends[section.choice("backend", kBackends)];
+    if (section.has("deterministic")) run.deterministic = section.boolean("deterministic");
+    if (section.has("data")) run.data = path(section, "data");
+    if (section.has("weights")) run.weights = path(section, "weights");
+    if (section.has("link_h2d")) run.link_h2d_bytes_per_second = section.bandwidth("link_h2d");
+    if (section.has("link_d2h")) run.link_d2h_bytes_per_second = section.bandwidth("link_d2h");
+    section.finish();
+  }
+
+  void read_duration(TomlSection& section) {
+    RunOptions& run = scenario_.run;
+    if (section.has("steps")) run.steps = static_cast<int>(section.integer("steps", 1, 1'000'000'000));
+    if (section.has("warmup_steps")) {
+      run.warmup_steps = static_cast<int>(section.integer("warmup_steps", 0, 1'000'000'000));
+      if (run.warmup_steps >= run.steps)
+        section.fail("warmup_steps",
+                     fmt::format("{} leaves none of the {} steps to measure", run.warmup_steps, run.steps));
+    }
+    run.warmup_steps = std::min(run.warmup_steps, run.steps - 1);
+    if (section.has("seed")) run.seed = static_cast<std::uint64_t>(section.integer("seed", 0, INT64_MAX));
+  }
+
+  void read_optimizer(TomlSection& section) {
+    RunOptions& run = scenario_.run;
+    const auto number = [&](const char* key, double& value, double low, double high) {
+      if (section.has(key)) value = section.number(key, low, high);
+    };
+    number("learning_rate", run.learning_rate, 0, 100);
+    number("beta1", run.beta1, 0, 0.999999);
+    number("beta2", run.beta2, 0, 0.999999);
+    number("epsilon", run.epsilon, 1e-30, 1);
+    number("weight_decay", run.weight_decay, 0, 100);
+    number("max_norm", run.max_norm, 1e-30, 1e30);
+    if (section.has("learning_rate_warmup_steps"))
+      run.learning_rate_warmup_steps =
+          static_cast<int>(section.integer("learning_rate_warmup_steps", 0, 1'000'000'000));
+  }
+
+  const TomlDocument& document_;
+  Scenario scenario_;
+};
+
+}  // namespace
+
+PolicyInput Scenario::policy_input() const {
+  PolicyInput input;
+  input.model = model;
+  input.sequence_length = sequence_length;
+  input.sequences = sequences;
+  input.micro_batch = micro_batch;
+  input.hbm_bytes = machine.gpu.hbm_bytes;
+  input.dram_bytes = machine.dram_bytes;
+  // The host backend's kernels need no scratch but what the layout names.
+  if (!machine.gpu.is_host)
+    input.library_bytes = library_workspace_bytes(model, BatchShape{micro_batch, sequence_length}, run.deterministic);
+  input.host_threads = machine.cpu.cores;
+  input.parameters = policy;
+  return input;
+}
+
+Scenario read_scenario(const std::filesystem::path& path) { return read_scenario(path, {}); }
+
+Scenario read_scenario(const std::filesystem::path& path, const std::vector<std::string>& overrides) {
+  TomlDocument document = read_toml(path);
+  for (const std::string& text : overrides) apply_override(text, document);
+  return ScenarioReader(document, path).read();
+}
+
+}  // namespace penstock
