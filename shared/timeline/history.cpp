@@ -1,0 +1,109 @@
+#include "shared/timeline/history.h"
+
+#include <algorithm>
+
+namespace penstock {
+
+History::History(const Schedule& schedule, const Timeline& timeline) : schedule_(schedule) {
+  const std::size_t ops = schedule.ops.size();
+  first_step_ = timeline.ops.empty() ? 0 : timeline.ops.front().step;
+  const int last_step = timeline.ops.empty() ? -1 : timeline.ops.back().step;
+  times_.assign(ops * static_cast<std::size_t>(last_step - first_step_ + 1), nullptr);
+  for (const OpTime& time : timeline.ops)
+    if (static_cast<std::size_t>(time.op) < ops)
+      times_[static_cast<std::size_t>(time.step - first_step_) * ops + time.op] = &time;
+
+  std::vector<std::vector<Dependency>> of(ops);
+  std::vector<int> last_on_lane(schedule.lanes.size(), -1), first_on_lane(schedule.lanes.size(), -1);
+  for (const Op& op : schedule.ops) {
+    if (first_on_lane[op.lane] < 0) {
+      first_on_lane[op.lane] = op.id;
+    } else {
+      of[op.id].push_back({last_on_lane[op.lane], 0});
+    }
+    last_on_lane[op.lane] = op.id;
+    if (const auto* wait = std::get_if<WaitWork>(&op.work)) {
+      of[op.id].push_back({wait->op, wait->distance});
+      waits_.push_back(op.id);
+    }
+  }
+  for (std::size_t lane = 0; lane < schedule.lanes.size(); ++lane)
+    if (first_on_lane[lane] >= 0) of[first_on_lane[lane]].push_back({last_on_lane[lane], 1});
+  for (const Edge& edge : schedule.edges) of[edge.to].push_back({edge.from, edge.distance});
+  begin_.push_back(0);
+  for (const auto& list : of) {
+    dependencies_.insert(dependencies_.end(), list.begin(), list.end());
+    begin_.push_back(dependencies_.size());
+  }
+}
+
+const OpTime* History::find(Instance instance) const {
+  const int step = instance.step - first_step_;
+  const std::size_t ops = schedule_.ops.size();
+  if (step < 0 || instance.op < 0) return nullptr;
+  const std::size_t index = static_cast<std::size_t>(step) * ops + static_cast<std::size_t>(instance.op);
+  return index < times_.size() ? times_[index] : nullptr;
+}
+
+Instance History::last_dependency(Instance instance) const {
+  Instance last;
+  const OpTime* last_time = nullptr;
+  for (std::size_t i = begin_[instance.op]; i < begin_[instance.op + 1]; ++i) {
+    const Instance candidate{instance.step - dependencies_[i].distance, dependencies_[i].from};
+    const OpTime* time = find(candidate);
+    if (time == nullptr) continue;
+    if (last_time == nullptr || time->end > last_time->end || (time->end == last_time->end && candidate.op < last.op)) {
+      last = candidate;
+      last_time = time;
+    }
+  }
+  return last;
+}
+
+Instance History::wait_before(Instance instance) const {
+  if (waits_.empty() || !is_gpu(schedule_.lanes[schedule_.ops[instance.op].lane].kind)) return {};
+  const auto after = std::lower_bound(waits_.begin(), waits_.end(), instance.op);
+  if (after != waits_.begin()) return {instance.step, *(after - 1)};
+  return {instance.step - 1, waits_.back()};
+}
+
+Instance History::binding(Instance instance) const {
+  const Instance dependency = last_dependency(instance), wait = wait_before(instance);
+  const OpTime *dependency_time = find(dependency), *wait_time = find(wait);
+  if (wait_time == nullptr) return dependency;
+  if (dependency_time == nullptr) return wait;
+  return wait_time->end > dependency_time->end ? wait : dependency;
+}
+
+std::vector<Instance> History::lane_instances(int lane) const {
+  std::vector<Instance> instances;
+  const std::size_t ops = schedule_.ops.size();
+  for (std::size_t i = 0; i < times_.size(); ++i)
+    if (times_[i] != nullptr && schedule_.ops[i % ops].lane == lane)
+      instances.push_back({times_[i]->step, times_[i]->op});
+  return instances;
+}
+
+SteadyWindow steady_window(const Schedule& schedule, const Timeline& timeline) {
+  const int boundary_op = last_backward_op(schedule);
+  const int first = timeline.first_step + std::max(0, timeline.warmup_steps - 1);
+  SteadyWindow window;
+  bool begun = false;
+  for (const OpTime& time : timeline.ops) {
+    if (time.op != boundary_op || time.step < first) continue;
+    if (begun) ++window.periods;
+    if (!begun) window.begin = time.end;
+    begun = true;
+    window.end = time.end;
+    window.last_step = time.step;
+  }
+  return window;
+}
+
+int first_compute_lane(const Schedule& schedule) {
+  for (std::size_t i = 0; i < schedule.lanes.size(); ++i)
+    if (schedule.lanes[i].kind == LaneKind::gpu_compute) return static_cast<int>(i);
+  return -1;
+}
+
+}  // namespace penstock

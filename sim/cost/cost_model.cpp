@@ -1,0 +1,233 @@
+#include "sim/cost/cost_model.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "shared/error.h"
+#include "shared/model/kernels.h"
+#include "sim/cost/rates.h"
+
+namespace penstock::sim {
+namespace {
+
+bool writes_next_boundary(const Op& op) {
+  return std::any_of(op.writes.begin(), op.writes.end(), [&](const Access& access) {
+    return access.value.tensor == TensorKind::boundary && access.value.layer == op.layer + 1;
+  });
+}
+
+bool adds_to_gradient(const Op& op) {
+  return std::any_of(op.reads.begin(), op.reads.end(),
+                     [](const Access& access) { return access.value.tensor == TensorKind::gradient_sum; });
+}
+
+double bytes_of(const std::vector<Access>& accesses) {
+  double bytes = 0;
+  for (const Access& access : accesses) bytes += static_cast<double>(access.bytes);
+  return bytes;
+}
+
+/// Template ops by what makes them differ: a schedule has a dozen kinds of them and tens of thousands of ops.
+class Templates {
+ public:
+  Templates(const Schedule& schedule, const Model& model) : schedule_(schedule), model_(model) {}
+
+  const std::vector<Kernel>& kernels(const Op& op) {
+    const auto& work = std::get<TemplateWork>(op.work);
+    const Key key{work.kind, work.pass, work.keep, writes_next_boundary(op), adds_to_gradient(op)};
+    const auto found = kernels_.find(key);
+    if (found != kernels_.end()) return found->second;
+    return kernels_
+        .emplace(key, template_kernels(model_, work.kind, work.pass, schedule_.micro_batch, schedule_.layout(work.keep),
+                                       std::get<3>(key), std::get<4>(key)))
+        .first->second;
+  }
+
+ private:
+  using Key = std::tuple<LayerKind, Pass, Keep, bool, bool>;
+  const Schedule& schedule_;
+  const Model& model_;
+  std::map<Key, std::vector<Kernel>> kernels_;
+};
+
+/// Prices ops one by one.
+class CostModel {
+ public:
+  CostModel(const Schedule& schedule, const Model& model, const Machine& machine)
+      : schedule_(schedule), machine_(machine), templates_(schedule, model) {}
+
+  OpCost cost(const Op& op) {
+    op_ = &op;
+    on_gpu_ = is_gpu(schedule_.lanes[op.lane].kind);
+    OpCost cost = std::visit([this](const auto& work) { return price(work); }, op.work);
+    const bool is_wait = std::holds_alternative<WaitWork>(op.work);
+    if (!is_wait && (!on_gpu_ || machine_.gpu.is_host)) cost.latency_seconds += machine_.host_op_seconds;
+    if (machine_.gpu.is_host) cost.launch_seconds = 0;  // handing an op to a worker is its host_op_seconds
+    return cost;
+  }
+
+ private:
+  // --- on the GPU
+
+  OpCost price(const TemplateWork&) {
+    OpCost cost;
+    double bytes = 0, launches = 0, sustained = 0;
+    for (const Kernel& kernel : templates_.kernels(*op_)) {
+      const KernelSeconds seconds = kernel_seconds(machine_.gpu, kernel);
+      const double count = static_cast<double>(kernel.count);
+      cost.fluid_seconds += count * seconds.burst;
+      sustained += count * seconds.sustained;
+      bytes += count * static_cast<double>(kernel.bytes);
+      launches += count;
+    }
+    cost.sustained_extra_seconds = sustained - cost.fluid_seconds;
+    cost.launch_seconds = launches * machine_.gpu.launch_seconds;
+    if (machine_.gpu.is_host) {
+      use(cost, kCores, cost.fluid_seconds);  // one core
+      use(cost, kDram, bytes);
+    } else {
+      use(cost, kHbm, bytes);
+    }
+    return cost;
+  }
+
+  /// One kernel that does nothing but move bytes in HBM.
+  OpCost hbm_pass(double bytes) const {
+    OpCost cost;
+    cost.fluid_seconds = bytes / (machine_.gpu.hbm_bytes_per_second * machine_.gpu.elementwise_efficiency);
+    use(cost, kHbm, bytes);
+    cost.launch_seconds = machine_.gpu.launch_seconds;
+    return cost;
+  }
+
+  // --- on the host
+
+  /// `traffic` bytes of DRAM in `seconds`, on `threads` threads.
+  OpCost host_pass(double traffic, double seconds, int threads) const {
+    OpCost cost;
+    cost.fluid_seconds = seconds;
+    cost.traffic = TrafficClass::cpu;
+    cost.threads = threads;
+    use(cost, kDram, traffic);
+    use(cost, kCpuTraffic, traffic);
+    use(cost, kCores, seconds * std::min(threads, std::max(1, machine_.cpu.cores)));
+    return cost;
+  }
+  OpCost host_pass(double traffic, int threads) const {
+    return host_pass(traffic, traffic / dram_rate(machine_.cpu, threads), threads);
+  }
+  OpCost pass(double traffic, int threads) const {
+    return on_gpu_ && !machine_.gpu.is_host ? hbm_pass(traffic) : host_pass(traffic, threads);
+  }
+
+  OpCost price(const OptimizerWork& work) const {
+    const double elements = static_cast<double>(work.elements);
+    const double traffic = elements * optimizer_bytes_per_parameter(schedule_.numerics);
+    if (on_gpu_ && !machine_.gpu.is_host) return hbm_pass(traffic);
+    return host_pass(traffic, elements / adamw_rate(machine_.cpu, schedule_.numerics, work.threads), work.threads);
+  }
+  OpCost price(const AccumulateWork& work) const { return pass(accessed(), work.threads); }
+  OpCost price(const FinishGradientWork& work) const { return pass(accessed(), work.threads); }
+  OpCost price(const HostPassWork& work) const {
+    return host_pass(static_cast<double>(work.traffic_bytes), work.threads);
+  }
+  OpCost price(const MemsetWork&) const { return pass(bytes_of(op_->writes), 1); }
+  OpCost price(const InputWork&) const { return pass(bytes_of(op_->writes), 1); }
+  OpCost price(const StepScalarsWork&) const { return fixed(); }
+  OpCost price(const ReportWork&) const { return fixed(); }
+  OpCost price(const WaitWork&) const { return {}; }
+
+  OpCost fixed() const {
+    OpCost cost;
+    if (on_gpu_) cost.launch_seconds = machine_.gpu.launch_seconds;
+    return cost;
+  }
+  double accessed() const { return bytes_of(op_->reads) + bytes_of(op_->writes); }
+
+  // --- copies
+
+  TierKind tier(const Access& access) const { return schedule_.tiers[schedule_.buffers[access.buffer].tier].kind; }
+
+  OpCost price(const CopyWork& work) const {
+    const TierKind from = tier(op_->reads[0]), to = tier(op_->writes[0]);
+    if (from == TierKind::nvme) return nvme(work, kNvmeRead, machine_.nvme.read_bytes_per_second);
+    if (to == TierKind::nvme) return nvme(work, kNvmeWrite, machine_.nvme.write_bytes_per_second);
+    if (from == to) return pass(2 * static_cast<double>(op_->reads[0].bytes), 1);
+    const bool upload = to == TierKind::hbm;
+    const LinkDirection& direction = upload ? machine_.link.h2d : machine_.link.d2h;
+    if (direction.bytes_per_second <= 0 && direction.curve.empty()) missing(upload ? "link.h2d" : "link.d2h");
+    OpCost cost =
+        copy(work, copy_seconds(direction, work.bursts), direction.curve.empty() ? direction.latency_seconds : 0);
+    const double bytes = static_cast<double>(op_->reads[0].bytes);
+    cost.traffic = upload ? TrafficClass::upload : TrafficClass::download;
+    use(cost, upload ? kLinkH2d : kLinkD2h, bytes);
+    if (machine_.gpu.is_host) {
+      // A memcpy: reads and writes DRAM, with the part of one core that its rate needs.
+      use(cost, kDram, 2 * bytes);
+      use(cost, kCores, std::min(cost.fluid_seconds, 2 * bytes / dram_rate(machine_.cpu, 1)));
+    } else {
+      use(cost, kDram, bytes);
+      use(cost, kHbm, bytes);
+    }
+    return cost;
+  }
+
+  OpCost nvme(const CopyWork& work, Resource resource, double bandwidth) const {
+    if (bandwidth <= 0) missing(resource == kNvmeRead ? "nvme.read" : "nvme.write");
+    const LinkDirection drive{bandwidth, machine_.nvme.latency_seconds, {}};
+    const double bytes = static_cast<double>(op_->reads[0].bytes);
+    OpCost cost = copy(work, copy_seconds(drive, work.bursts), drive.latency_seconds);
+    use(cost, resource, bytes);
+    use(cost, kDram, bytes);
+    return cost;
+  }
+
+  /// The first transfer's latency uses nothing; later ones overlap other traffic and belong to the average rate.
+  OpCost copy(const CopyWork& work, double seconds, double latency) const {
+    OpCost cost;
+    cost.latency_seconds = std::min(latency, seconds);
+    cost.fluid_seconds = seconds - cost.latency_seconds;
+    if (!on_gpu_) return cost;
+    std::int64_t transfers = 0;
+    for (const Burst& burst : work.bursts) transfers += burst.count;
+    cost.launch_seconds = static_cast<double>(transfers) * machine_.gpu.launch_seconds;
+    return cost;
+  }
+
+  /// `amount` of a resource, spread evenly over the op's fluid part.
+  void use(OpCost& cost, Resource resource, double amount) const {
+    if (cost.fluid_seconds > 0) cost.demand[resource] = amount / cost.fluid_seconds;
+  }
+
+  [[noreturn]] void missing(const char* figure) const {
+    throw InputError(machine_.source + ": " + figure + " has no bandwidth, but the schedule has the op \"" + op_->name +
+                     "\"");
+  }
+
+  const Schedule& schedule_;
+  const Machine& machine_;
+  Templates templates_;
+  const Op* op_ = nullptr;
+  bool on_gpu_ = false;
+};
+
+}  // namespace
+
+std::vector<OpCost> op_costs(const Schedule& schedule, const Model& model, const Machine& machine) {
+  CostModel costs(schedule, model, machine);
+  std::vector<OpCost> result;
+  result.reserve(schedule.ops.size());
+  for (const Op& op : schedule.ops) result.push_back(costs.cost(op));
+  return result;
+}
+
+double executed_flops(const Schedule& schedule, const Model& model) {
+  Templates templates(schedule, model);
+  double flops = 0;
+  for (const Op& op : schedule.ops)
+    if (std::holds_alternative<TemplateWork>(op.work)) flops += kernel_flops(templates.kernels(op));
+  return flops;
+}
+
+}  // namespace penstock::sim

@@ -1,0 +1,92 @@
+#include <algorithm>
+
+#include "sim/cost/cost_model.h"
+
+namespace penstock::sim {
+namespace {
+
+double or_unlimited(double figure) { return figure > 0 ? figure : kUnlimited; }
+
+/// One class's measured rates over the number of threads, for one combination of copies.
+std::vector<ThreadRate> sharing_rates(const Cpu& cpu, bool h2d, bool d2h, double DramSharing::*rate) {
+  std::vector<ThreadRate> rates;
+  for (const DramSharing& point : cpu.sharing)
+    if (point.h2d == h2d && point.d2h == d2h && point.*rate > 0) rates.push_back({point.cpu_threads, point.*rate});
+  std::sort(rates.begin(), rates.end(), [](const ThreadRate& a, const ThreadRate& b) { return a.threads < b.threads; });
+  return rates;
+}
+
+/// At `threads`, starting from `without` at 0 threads unless that was measured too. Unlimited without measurements.
+double shared_rate(std::vector<ThreadRate> rates, double without, int threads) {
+  if (rates.empty()) return kUnlimited;
+  if (rates.front().threads > 0 && without < kUnlimited) rates.insert(rates.begin(), {0, without});
+  if (threads <= rates.front().threads) return rates.front().per_second;
+  for (std::size_t i = 1; i < rates.size(); ++i) {
+    if (threads > rates[i].threads) continue;
+    const double share =
+        static_cast<double>(threads - rates[i - 1].threads) / (rates[i].threads - rates[i - 1].threads);
+    return rates[i - 1].per_second + share * (rates[i].per_second - rates[i - 1].per_second);
+  }
+  return rates.back().per_second;
+}
+
+ResourceVector always(const Machine& machine) {
+  ResourceVector capacity = unlimited_resources();
+  capacity[kLinkH2d] = or_unlimited(machine.link.h2d.bytes_per_second);
+  capacity[kLinkD2h] = or_unlimited(machine.link.d2h.bytes_per_second);
+  // The last point of a curve may be a little faster than the headline figure.
+  for (const CopyPoint& point : machine.link.h2d.curve)
+    capacity[kLinkH2d] = std::max(capacity[kLinkH2d], point.bytes / point.seconds);
+  for (const CopyPoint& point : machine.link.d2h.curve)
+    capacity[kLinkD2h] = std::max(capacity[kLinkD2h], point.bytes / point.seconds);
+  double dram = machine.cpu.dram_bytes_per_second;
+  for (const ThreadRate& rate : machine.cpu.dram_by_threads) dram = std::max(dram, rate.per_second);
+  for (const ThreadRate& rate : machine.cpu.adamw_by_threads)
+    dram = std::max(dram, rate.per_second * machine.cpu.adamw_bytes_per_parameter);
+  for (const DramSharing& point : machine.cpu.sharing)
+    dram = std::max(dram, point.cpu_bytes_per_second + point.h2d_bytes_per_second + point.d2h_bytes_per_second);
+  capacity[kDram] = or_unlimited(dram);
+  capacity[kHbm] = or_unlimited(machine.gpu.hbm_bytes_per_second);
+  capacity[kCores] = or_unlimited(machine.cpu.cores);
+  capacity[kNvmeRead] = or_unlimited(machine.nvme.read_bytes_per_second);
+  capacity[kNvmeWrite] = or_unlimited(machine.nvme.write_bytes_per_second);
+  return capacity;
+}
+
+}  // namespace
+
+Capacities machine_capacities(const Machine& machine, int max_threads) {
+  const ResourceVector base = always(machine);
+  Capacities capacities(base, max_threads);
+  for (const bool h2d : {false, true}) {
+    for (const bool d2h : {false, true}) {
+      ResourceVector together = base;
+      if (h2d && d2h) {
+        together[kLinkH2d] = std::min(base[kLinkH2d], or_unlimited(machine.link.duplex_h2d_bytes_per_second));
+        together[kLinkD2h] = std::min(base[kLinkD2h], or_unlimited(machine.link.duplex_d2h_bytes_per_second));
+      }
+      const auto cpu = sharing_rates(machine.cpu, h2d, d2h, &DramSharing::cpu_bytes_per_second);
+      const auto up = sharing_rates(machine.cpu, h2d, d2h, &DramSharing::h2d_bytes_per_second);
+      const auto down = sharing_rates(machine.cpu, h2d, d2h, &DramSharing::d2h_bytes_per_second);
+      for (int threads = 0; threads <= max_threads; ++threads) {
+        ResourceVector& capacity = capacities.when(h2d, d2h, threads);
+        capacity = together;
+        if (threads > 0) capacity[kCpuTraffic] = shared_rate(cpu, 0, threads);
+        if (h2d) capacity[kLinkH2d] = std::min(together[kLinkH2d], shared_rate(up, together[kLinkH2d], threads));
+        if (d2h) capacity[kLinkD2h] = std::min(together[kLinkD2h], shared_rate(down, together[kLinkD2h], threads));
+      }
+    }
+  }
+  return capacities;
+}
+
+int schedule_threads(const std::vector<OpCost>& costs, const Schedule& schedule) {
+  std::vector<int> most(schedule.lanes.size(), 0);
+  for (const Op& op : schedule.ops)
+    if (costs[op.id].traffic == TrafficClass::cpu) most[op.lane] = std::max(most[op.lane], costs[op.id].threads);
+  int threads = 0;
+  for (const int lane : most) threads += lane;
+  return threads;
+}
+
+}  // namespace penstock::sim

@@ -1,0 +1,53 @@
+// How fast each kind of work goes, alone on the machine: a measured table where there is one, else datasheet figures.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "shared/ir/schedule.h"
+#include "shared/machine/machine.h"
+#include "shared/model/kernels.h"
+
+namespace penstock::sim {
+
+// --- kernels on the GPU -------------------------------------------------------------------------------------------
+
+/// One execution of a kernel; `sustained` is at the power-limited rate, and equal to `burst` where only one is known.
+struct KernelSeconds {
+  double burst = 0, sustained = 0;
+};
+
+/// max(compute, bytes / HBM bandwidth), where compute is
+///   matmul       the table's time: of the same shape; else between the two points that differ in one extent only
+///                (linear in it); else the nearest point's, scaled by FLOPs. Without a table FLOPs / matmul rate.
+///   attention    the table's time of the same shape, else the nearest's with the same head_dim, scaled by FLOPs.
+///                Without a table FLOPs / (matmul rate x efficiency).
+///   elementwise  the table's time by name, linear in bytes between points and proportional beyond them; else
+///                bytes / (HBM bandwidth x elementwise_efficiency).
+/// Tables of matmuls hold burst times; sustained = burst x burst rate / sustained rate.
+KernelSeconds kernel_seconds(const Gpu& gpu, const Kernel& kernel);
+
+/// FLOP/s that no matmul of this machine exceeds in the long run: the largest of the sustained rate and the table's.
+double best_matmul_rate(const Gpu& gpu);
+
+// --- copies -------------------------------------------------------------------------------------------------------
+
+/// A single transfer, alone. With a curve the rate is linear in log(bytes) between points; below the first point time
+/// is constant, above the last the rate is. Without one latency + bytes / bandwidth.
+double transfer_seconds(const LinkDirection& direction, double bytes);
+double copy_seconds(const LinkDirection& direction, std::span<const Burst> bursts);
+
+// --- the CPU ------------------------------------------------------------------------------------------------------
+
+/// Linear between points, from 0 at 0 threads; constant beyond the last. REQUIRES: ascending threads, not empty.
+double rate_of_threads(std::span<const ThreadRate> table, int threads);
+/// By table, else the machine's bandwidth times the share of its cores.
+double dram_rate(const Cpu& cpu, int threads);
+
+/// Bytes that AdamW reads and writes per parameter. planes with fp32 moments and bf16 gradients: hi 2 + 2, lo 2 + 2,
+/// m 4 + 4, v 4 + 4, gradient 2 = 26.
+double optimizer_bytes_per_parameter(const Numerics& numerics);
+/// Parameters per second of AdamW on the host. The table is of the planes layout; others go by their traffic.
+double adamw_rate(const Cpu& cpu, const Numerics& numerics, int threads);
+
+}  // namespace penstock::sim
