@@ -1,0 +1,97 @@
+// Safetensors files (https://huggingface.co/docs/safetensors): 8 bytes little-endian header length, JSON header with
+// {name: {dtype, shape, data_offsets}}, then the data. Files are read and written piece by piece; nothing is held
+// whole.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace penstock::exec {
+
+enum class StoredType { f32, bf16, f16 };
+inline std::int64_t stored_bytes(StoredType type) { return type == StoredType::f32 ? 4 : 2; }
+
+/// An open file; closed when it goes.
+class FileHandle {
+ public:
+  explicit FileHandle(int fd) : fd_(fd) {}
+  ~FileHandle();
+  FileHandle(const FileHandle&) = delete;
+  FileHandle& operator=(const FileHandle&) = delete;
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+/// Thread safety: reads may run side by side.
+class SafetensorsFile {
+ public:
+  /// Throws InputError if the file is missing or not a safetensors file: header longer than the file, offsets outside
+  /// the data or not what dtype and shape need. Tensors of a dtype other than F32, BF16 and F16 are passed over.
+  explicit SafetensorsFile(const std::filesystem::path& path);
+
+  bool has(const std::string& name) const { return tensors_.contains(name); }
+  std::vector<std::string> names() const;
+  /// Elements [first, first + out.size()) of the tensor, widened. Throws InputError if there is no such tensor or it
+  /// does not have `elements` elements.
+  void read(const std::string& name, std::int64_t elements, std::int64_t first, std::span<float> out) const;
+
+ private:
+  struct Tensor {
+    StoredType type = StoredType::f32;
+    std::int64_t offset = 0;  // from the start of the file
+    std::int64_t elements = 0;
+  };
+  std::filesystem::path path_;
+  std::unique_ptr<FileHandle> file_;
+  std::map<std::string, Tensor> tensors_;
+};
+
+/// One file, or several behind an index ("model.safetensors.index.json").
+class SafetensorsSet {
+ public:
+  /// `path`: a .safetensors file, an index, or a folder that has either under Hugging Face's names.
+  explicit SafetensorsSet(const std::filesystem::path& path);
+
+  bool has(const std::string& name) const { return where_.contains(name); }
+  void read(const std::string& name, std::int64_t elements, std::int64_t first, std::span<float> out) const;
+
+ private:
+  void add(const std::filesystem::path& file);
+
+  std::filesystem::path path_;
+  std::vector<std::unique_ptr<SafetensorsFile>> files_;
+  std::map<std::string, std::size_t> where_;
+};
+
+/// Writes one file: declare all tensors, then hand over their bytes in that order.
+class SafetensorsWriter {
+ public:
+  struct Entry {
+    std::string name;
+    StoredType type = StoredType::f32;
+    std::vector<std::int64_t> shape;
+  };
+  /// Throws std::runtime_error with the system's reason, as `append` and `close` do.
+  SafetensorsWriter(const std::filesystem::path& path, const std::vector<Entry>& entries);
+  void append(std::span<const std::byte> bytes);
+  /// fsyncs. Throws std::logic_error if not all declared bytes came.
+  void close();
+
+ private:
+  std::filesystem::path path_;
+  std::unique_ptr<FileHandle> file_;
+  std::int64_t missing_ = 0;
+};
+
+/// IEEE half precision, widened exactly.
+float widen_f16(std::uint16_t bits);
+
+}  // namespace penstock::exec

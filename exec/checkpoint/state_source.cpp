@@ -1,0 +1,71 @@
+#include "exec/checkpoint/state_source.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "exec/checkpoint/safetensors.h"
+#include "exec/data/random.h"
+#include "shared/error.h"
+
+namespace penstock::exec {
+namespace {
+
+constexpr float kInitialDeviation = 0.02f;  // initializer_range of all four families
+
+bool is_bias(const ParameterTensor& tensor) { return tensor.name.ends_with(".bias"); }
+bool is_norm(const ParameterTensor& tensor) { return tensor.rows == 1 && !is_bias(tensor); }
+
+class RandomStates : public StateSource {
+ public:
+  explicit RandomStates(std::uint64_t seed) : seed_(seed) {}
+  void read(const ParameterTensor& tensor, StatePart part, std::int64_t first, std::span<float> out) const override {
+    if (part != StatePart::master || is_bias(tensor)) return std::fill(out.begin(), out.end(), 0.0f);
+    if (is_norm(tensor)) return std::fill(out.begin(), out.end(), 1.0f);
+    const std::uint64_t key = random_key(seed_, tensor.name);
+    for (std::size_t i = 0; i < out.size(); ++i)
+      out[i] = kInitialDeviation * random_normal(key, static_cast<std::uint64_t>(first) + i);
+  }
+
+ private:
+  std::uint64_t seed_;
+};
+
+class PublishedStates : public StateSource {
+ public:
+  PublishedStates(const std::filesystem::path& path, const Model& model) : files_(path) {
+    for (const Layer& layer : model.layers)
+      for (const ParameterTensor& tensor : layer.tensors)
+        if (!files_.has(tensor.name))
+          throw InputError(fmt::format("{}: the weights lack \"{}\", which {} needs", path.string(), tensor.name,
+                                       model.config.name));
+  }
+  void read(const ParameterTensor& tensor, StatePart part, std::int64_t first, std::span<float> out) const override {
+    if (part != StatePart::master) return std::fill(out.begin(), out.end(), 0.0f);
+    files_.read(tensor.name, tensor.elements(), first, out);
+  }
+
+ private:
+  SafetensorsSet files_;
+};
+
+}  // namespace
+
+std::unique_ptr<StateSource> random_states(std::uint64_t seed) { return std::make_unique<RandomStates>(seed); }
+std::unique_ptr<StateSource> published_states(const std::filesystem::path& path, const Model& model) {
+  return std::make_unique<PublishedStates>(path, model);
+}
+
+void read_flat(const StateSource& source, const Layer& layer, StatePart part, std::int64_t first,
+               std::span<float> out) {
+  std::fill(out.begin(), out.end(), 0.0f);
+  const std::int64_t end = first + static_cast<std::int64_t>(out.size());
+  for (const ParameterTensor& tensor : layer.tensors) {
+    const std::int64_t from = std::max(first, tensor.offset), to = std::min(end, tensor.offset + tensor.elements());
+    if (from >= to) continue;
+    source.read(tensor, part, from - tensor.offset,
+                out.subspan(static_cast<std::size_t>(from - first), static_cast<std::size_t>(to - from)));
+  }
+}
+
+}  // namespace penstock::exec

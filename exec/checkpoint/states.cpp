@@ -1,0 +1,170 @@
+#include "exec/checkpoint/states.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include "exec/data/random.h"
+#include "exec/optimizer/planes.h"
+#include "exec/runtime/bf16.h"
+#include "exec/runtime/bind.h"
+#include "shared/error.h"
+
+namespace penstock::exec {
+namespace {
+
+constexpr std::int64_t kPiece = std::int64_t{1} << 20;  // elements moved at a time
+
+bool is_state(TensorKind tensor) {
+  return tensor == TensorKind::weights || tensor == TensorKind::low_bits || tensor == TensorKind::master ||
+         tensor == TensorKind::moment_m || tensor == TensorKind::moment_v;
+}
+
+StatePart part_of(TensorKind tensor) {
+  if (tensor == TensorKind::moment_m) return StatePart::moment_m;
+  return tensor == TensorKind::moment_v ? StatePart::moment_v : StatePart::master;
+}
+
+/// Elements of 2 bytes, or 4 (fp32 as it is).
+bool is_half(TensorKind tensor, const Numerics& numerics) {
+  if (tensor == TensorKind::weights || tensor == TensorKind::low_bits) return true;
+  return (tensor == TensorKind::moment_m || tensor == TensorKind::moment_v) && numerics.moments == ElementType::bf16;
+}
+
+std::uint16_t half_of(TensorKind tensor, StateFormat format, float value) {
+  if (format == StateFormat::planes && tensor == TensorKind::weights)
+    return split_planes(std::bit_cast<std::uint32_t>(value)).hi;
+  if (tensor == TensorKind::low_bits) return split_planes(std::bit_cast<std::uint32_t>(value)).lo;
+  return round_to_bf16(value);
+}
+
+struct Piece {
+  const Access* access;
+  std::int64_t first;
+  std::int64_t count;
+};
+
+std::vector<Piece> pieces_of(const Schedule& schedule, const Model& model) {
+  std::vector<Piece> pieces;
+  for (const Access& access : schedule.initial) {
+    if (!is_state(access.value.tensor)) continue;
+    const std::int64_t needed = value_bytes(schedule, model, access.value);
+    if (needed == 0 || access.bytes < needed)
+      throw InputError(fmt::format("schedule: initial buffer \"{}\" has {} bytes for a state of layer {} that has {}",
+                                   schedule.buffers[static_cast<std::size_t>(access.buffer)].name, access.bytes,
+                                   access.value.layer, needed));
+    const std::int64_t elements = model.layers[static_cast<std::size_t>(access.value.layer)].state_elements;
+    for (std::int64_t first = 0; first < elements; first += kPiece)
+      pieces.push_back({&access, first, std::min(kPiece, elements - first)});
+  }
+  return pieces;
+}
+
+void load_piece(const Schedule& schedule, const Model& model, Backend& backend, const StateSource& source,
+                const Piece& piece) {
+  const Value& value = piece.access->value;
+  const Buffer& buffer = schedule.buffers[static_cast<std::size_t>(piece.access->buffer)];
+  std::vector<float> values(static_cast<std::size_t>(piece.count));
+  read_flat(source, model.layers[static_cast<std::size_t>(value.layer)], part_of(value.tensor), piece.first, values);
+  const std::int64_t offset = buffer.offset_bytes + piece.access->offset_bytes;
+  if (!is_half(value.tensor, schedule.numerics))
+    return backend.write(buffer.tier, offset + 4 * piece.first, std::as_bytes(std::span(values)));
+  std::vector<std::uint16_t> halves(values.size());
+  for (std::size_t i = 0; i < values.size(); ++i)
+    halves[i] = half_of(value.tensor, schedule.numerics.states, values[i]);
+  backend.write(buffer.tier, offset + 2 * piece.first, std::as_bytes(std::span(halves)));
+}
+
+}  // namespace
+
+void load_states(const Schedule& schedule, const Model& model, Backend& backend, const StateSource& source) {
+  const std::vector<Piece> pieces = pieces_of(schedule, model);
+  std::atomic<std::size_t> next{0};
+  std::mutex mutex;
+  std::exception_ptr error;
+  const auto work = [&] {
+    try {
+      for (std::size_t i = next++; i < pieces.size(); i = next++)
+        load_piece(schedule, model, backend, source, pieces[i]);
+    } catch (...) {
+      const std::lock_guard lock(mutex);
+      if (!error) error = std::current_exception();
+      next = pieces.size();
+    }
+  };
+  {
+    std::vector<std::jthread> others;
+    for (unsigned i = 1; i < std::thread::hardware_concurrency(); ++i) others.emplace_back(work);
+    work();
+  }
+  if (error) std::rethrow_exception(error);
+}
+
+const Access& StateReader::place(TensorKind tensor, int layer) const {
+  const Access* found = nullptr;
+  for (const Access& access : schedule_.initial) {
+    if (access.value.tensor != tensor || access.value.layer != layer) continue;
+    const Buffer& buffer = schedule_.buffers[static_cast<std::size_t>(access.buffer)];
+    if (found == nullptr || schedule_.tiers[static_cast<std::size_t>(buffer.tier)].kind != TierKind::hbm)
+      found = &access;
+  }
+  if (found == nullptr) throw InputError(fmt::format("schedule: no initial place holds a state of layer {}", layer));
+  return *found;
+}
+
+template <typename T>
+void StateReader::fetch(TensorKind tensor, int layer, std::int64_t first, std::span<T> out) const {
+  const Access& access = place(tensor, layer);
+  const Buffer& buffer = schedule_.buffers[static_cast<std::size_t>(access.buffer)];
+  backend_.read(buffer.tier, buffer.offset_bytes + access.offset_bytes + first * static_cast<std::int64_t>(sizeof(T)),
+                std::as_writable_bytes(out));
+}
+
+void StateReader::read_weights(int layer, std::int64_t first, std::span<std::uint16_t> out) const {
+  fetch(TensorKind::weights, layer, first, out);
+}
+
+void StateReader::read_layer(int layer, StatePart part, std::int64_t first, std::span<float> out) const {
+  const Numerics& numerics = schedule_.numerics;
+  const bool moment = part != StatePart::master;
+  const TensorKind tensor = part == StatePart::moment_m   ? TensorKind::moment_m
+                            : part == StatePart::moment_v ? TensorKind::moment_v
+                                                          : TensorKind::master;
+  if (moment ? numerics.moments == ElementType::fp32 : numerics.states == StateFormat::master_and_copy)
+    return fetch(tensor, layer, first, out);
+  std::vector<std::uint16_t> high(out.size()), low(out.size());
+  fetch(moment ? tensor : TensorKind::weights, layer, first, std::span(high));
+  if (moment || numerics.states == StateFormat::bf16) {
+    std::transform(high.begin(), high.end(), out.begin(), widen_bf16);
+    return;
+  }
+  fetch(TensorKind::low_bits, layer, first, std::span(low));
+  for (std::size_t i = 0; i < out.size(); ++i) out[i] = std::bit_cast<float>(join_planes(high[i], low[i]));
+}
+
+void StateReader::read(const ParameterTensor& tensor, StatePart part, std::int64_t first, std::span<float> out) const {
+  for (const Layer& layer : model_.layers)
+    for (const ParameterTensor& own : layer.tensors)
+      if (own.name == tensor.name) return read_layer(layer.index, part, own.offset + first, out);
+  throw InputError(fmt::format("the model has no tensor \"{}\"", tensor.name));
+}
+
+std::uint64_t StateReader::fingerprint() const {
+  std::uint64_t hash = 0;
+  std::vector<float> values;
+  for (const Layer& layer : model_.layers)
+    for (const StatePart part : {StatePart::master, StatePart::moment_m, StatePart::moment_v})
+      for (std::int64_t first = 0; first < layer.state_elements; first += kPiece) {
+        values.resize(static_cast<std::size_t>(std::min(kPiece, layer.state_elements - first)));
+        read_layer(layer.index, part, first, values);
+        for (const float value : values) hash = mix64(hash ^ std::bit_cast<std::uint32_t>(value)) + hash;
+      }
+  return hash;
+}
+
+}  // namespace penstock::exec

@@ -1,0 +1,44 @@
+// Moves states between a backend's arenas and the outside: `load_states` fills what the schedule declares as `initial`;
+// `StateReader` reads them back after a run (the same places hold them, updated).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "exec/checkpoint/state_source.h"
+#include "exec/runtime/backend.h"
+#include "shared/ir/schedule.h"
+#include "shared/model/model.h"
+
+namespace penstock::exec {
+
+/// Fills every initial access of a state tensor, in pieces, on all cores. Others (counters, first gradients) stay zero.
+/// Throws InputError if an access is smaller than its tensor.
+void load_states(const Schedule& schedule, const Model& model, Backend& backend, const StateSource& source);
+
+/// Is a StateSource over the arenas themselves. Not during a run.
+class StateReader : public StateSource {
+ public:
+  StateReader(const Schedule& schedule, const Model& model, Backend& backend)
+      : schedule_(schedule), model_(model), backend_(backend) {}
+
+  void read(const ParameterTensor& tensor, StatePart part, std::int64_t first, std::span<float> out) const override;
+  /// The bf16 bits that the GPU computes with, and flat positions instead of a tensor's own.
+  void read_weights(int layer, std::int64_t first, std::span<std::uint16_t> out) const;
+  void read_layer(int layer, StatePart part, std::int64_t first, std::span<float> out) const;
+
+  /// 64 bits over masters and moments of all layers, in order: equal runs, equal fingerprints.
+  std::uint64_t fingerprint() const;
+
+ private:
+  const Access& place(TensorKind tensor, int layer) const;
+  template <typename T>
+  void fetch(TensorKind tensor, int layer, std::int64_t first, std::span<T> out) const;
+
+  const Schedule& schedule_;
+  const Model& model_;
+  Backend& backend_;
+};
+
+}  // namespace penstock::exec
