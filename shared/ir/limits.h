@@ -1,0 +1,17 @@
+// Bounds of what a schedule may say. Far beyond any real one; they keep sums within 64 bits and bad files from asking
+// for absurd amounts of memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace penstock {
+
+inline constexpr std::int64_t kMaxBytes = std::int64_t{1} << 60;   // any size or offset
+inline constexpr std::int64_t kMaxTokens = std::int64_t{1} << 31;  // of one micro-batch
+inline constexpr std::int64_t kMaxMicroBatches = 1'000'000;        // per step
+inline constexpr std::size_t kMaxOps = 20'000'000;                 // per step
+inline constexpr std::size_t kMaxLanes = 64;
+inline constexpr std::int64_t kMaxSegmentVisits = std::int64_t{1} << 28;  // see Segments::visits
+
+}  // namespace penstock

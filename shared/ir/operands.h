@@ -1,0 +1,54 @@
+// What each op must read and write: the operand table of docs/schedule.md as code.
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "shared/ir/schedule.h"
+
+namespace penstock {
+
+/// One operand that an op needs or may have.
+struct Operand {
+  Value value;
+  std::int64_t bytes = 0;
+  bool required = true;
+  bool any_micro_batch = false;  // of gradient_sum: which one is decided by the order of contributions
+  bool at_least = false;         // workspace: a larger range is welcome
+
+  bool fits(const Value& other) const {
+    return other.tensor == value.tensor && other.layer == value.layer && other.version == value.version &&
+           (any_micro_batch || other.micro_batch == value.micro_batch);
+  }
+};
+
+struct Operands {
+  std::vector<Operand> reads, writes;
+};
+
+/// Sizes of the regions, computed once per schedule.
+class OperandTable {
+ public:
+  OperandTable(const Schedule& schedule, const Model& model);
+
+  /// REQUIRES: op.layer is the layer of `work`, op.micro_batch >= 0 and the pass exists for the kind.
+  Operands of(const Op& op, const TemplateWork& work) const;
+  /// REQUIRES: op.layer names a layer (and op.micro_batch >= 0 for AccumulateWork).
+  Operands of(const Op& op, const OptimizerWork& work) const;
+  Operands of(const Op& op, const AccumulateWork& work) const;
+  Operands of(const Op& op, const FinishGradientWork& work) const;
+  Operands of(const Op& op, const StepScalarsWork& work) const;
+
+ private:
+  Operand operand(TensorKind tensor, int layer, int version = 0, int micro_batch = -1) const;
+  Operand region(TensorKind tensor, int layer, int micro_batch, std::int64_t bytes) const;
+  void decoder(const Op& op, const TemplateWork& work, Operands& operands) const;
+  void gradient(int layer, int micro_batch, Operands& operands) const;
+
+  const Schedule& schedule_;
+  const Model& model_;
+  std::array<std::int64_t, 3> kept_{}, recomputed_{};                      // by Keep, of a decoder layer
+  std::array<std::array<std::array<std::int64_t, 3>, 4>, 3> workspace_{};  // by LayerKind, Pass, Keep
+};
+
+}  // namespace penstock

@@ -1,0 +1,111 @@
+#include "shared/ir/schedule_names.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+namespace penstock {
+namespace {
+
+using namespace std::string_view_literals;
+
+constexpr std::array kTiers{"hbm"sv, "dram"sv, "nvme"sv};
+constexpr std::array kLaneKinds{"gpu_compute"sv, "copy_h2d"sv,  "copy_d2h"sv,   "copy_both"sv,
+                                "host"sv,        "nvme_read"sv, "nvme_write"sv, "launch"sv};
+constexpr std::array kTensors{
+    "weights"sv,           "low_bits"sv, "master"sv,       "moment_m"sv,     "moment_v"sv, "gradient_sum"sv,
+    "gradient_part"sv,     "gradient"sv, "norm_partial"sv, "step_scalars"sv, "tokens"sv,   "boundary"sv,
+    "boundary_gradient"sv, "kept"sv,     "recomputed"sv,   "loss"sv,         "workspace"sv};
+static_assert(kTensors.size() == static_cast<std::size_t>(TensorKind::workspace) + 1);
+constexpr std::array kPhases{"forward"sv, "loss"sv, "backward"sv, "optimizer"sv};
+constexpr std::array kLayerKinds{"embedding"sv, "decoder"sv, "head"sv};
+constexpr std::array kPasses{"forward"sv, "recompute"sv, "backward"sv, "loss"sv};
+constexpr std::array kKeeps{"input"sv, "input_attention"sv, "everything"sv};
+constexpr std::array kStateFormats{"planes"sv, "master_and_copy"sv, "bf16"sv};
+constexpr std::array kElementTypes{"bf16"sv, "fp32"sv};
+constexpr std::array kWorks{"copy"sv,         "template"sv, "optimizer"sv, "accumulate"sv, "finish_gradient"sv,
+                            "step_scalars"sv, "input"sv,    "report"sv,    "memset"sv,     "wait"sv,
+                            "host_pass"sv};
+static_assert(kWorks.size() == std::variant_size_v<Work>);
+
+constexpr int kLargestIndex = 1'000'000'000;
+
+/// Takes a decimal number without leading zeros from the front of `text`.
+std::optional<int> take_number(std::string_view& text) {
+  int number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || number < 0 || number > kLargestIndex || text.front() == '-') return std::nullopt;
+  const auto length = static_cast<std::size_t>(end - text.data());
+  if (length > 1 && text.front() == '0') return std::nullopt;
+  text.remove_prefix(length);
+  return number;
+}
+
+bool take(std::string_view& text, std::string_view head) {
+  if (!text.starts_with(head)) return false;
+  text.remove_prefix(head.size());
+  return true;
+}
+
+}  // namespace
+
+std::span<const std::string_view> tier_names() { return kTiers; }
+std::span<const std::string_view> lane_kind_names() { return kLaneKinds; }
+std::span<const std::string_view> tensor_names() { return kTensors; }
+std::span<const std::string_view> phase_names() { return kPhases; }
+std::span<const std::string_view> layer_kind_names() { return kLayerKinds; }
+std::span<const std::string_view> pass_names() { return kPasses; }
+std::span<const std::string_view> keep_names() { return kKeeps; }
+std::span<const std::string_view> state_format_names() { return kStateFormats; }
+std::span<const std::string_view> element_type_names() { return kElementTypes; }
+std::span<const std::string_view> work_names() { return kWorks; }
+
+std::string value_label(const Value& value) {
+  std::string label(kTensors[static_cast<std::size_t>(value.tensor)]);
+  if (value.layer != -1) fmt::format_to(std::back_inserter(label), "/{}", value.layer);
+  fmt::format_to(std::back_inserter(label), "@{}", value.version);
+  if (value.micro_batch != -1) fmt::format_to(std::back_inserter(label), "#{}", value.micro_batch);
+  return label;
+}
+
+std::optional<Value> parse_value_label(std::string_view label) {
+  const std::string_view word = label.substr(0, std::min(label.find_first_of("/@"), label.size()));
+  const auto found = std::find(kTensors.begin(), kTensors.end(), word);
+  if (found == kTensors.end()) return std::nullopt;
+  Value value;
+  value.tensor = static_cast<TensorKind>(found - kTensors.begin());
+  label.remove_prefix(word.size());
+  if (take(label, "/")) {
+    const auto layer = take_number(label);
+    if (!layer) return std::nullopt;
+    value.layer = *layer;
+  }
+  if (take(label, "@-1"))
+    value.version = -1;
+  else if (take(label, "@0"))
+    value.version = 0;
+  else if (take(label, "@1"))
+    value.version = 1;
+  else
+    return std::nullopt;
+  if (take(label, "#")) {
+    const auto micro_batch = take_number(label);
+    if (!micro_batch) return std::nullopt;
+    value.micro_batch = *micro_batch;
+  }
+  if (!label.empty()) return std::nullopt;
+  return value;
+}
+
+std::string op_title(const Op& op) { return fmt::format("'{}' (op {})", op.name, op.id); }
+
+std::string range_title(const Schedule& schedule, const Access& access) {
+  const Buffer& buffer = schedule.buffers[static_cast<std::size_t>(access.buffer)];
+  const Tier& tier = schedule.tiers[static_cast<std::size_t>(buffer.tier)];
+  return fmt::format("bytes [{}, {}) of buffer '{}' ({})", access.offset_bytes, access.offset_bytes + access.bytes,
+                     buffer.name, kTiers[static_cast<std::size_t>(tier.kind)]);
+}
+
+}  // namespace penstock
