@@ -8,8 +8,8 @@
 
 namespace penstock::exec {
 
-/// Sets norm, clip_scale and skip from the total of all norm partials. All in fp64: correctly rounded sqrt and division,
-/// so the bits are the same on host and device. A norm that is not finite sets skip = 1 and clip_scale = 0.
+/// Sets norm, clip_scale and skip from the total of all norm partials. All in fp64: correctly rounded sqrt and
+/// division, so the bits are the same on host and device. A norm that is not finite sets skip = 1 and clip_scale = 0.
 PENSTOCK_HOST_DEVICE inline void apply_norm(StepScalars& scalars, double sum_of_squares, double max_norm) {
   const double norm = sqrt(sum_of_squares);
   scalars.norm = norm;
