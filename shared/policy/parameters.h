@@ -29,37 +29,42 @@ enum class HostWaits {
 
 struct PolicyParameters {
   std::string name = "penstock";
-  int group = 0;                 // micro-batches per layer visit; 0 = all
-  int first_group = 0;           // 0 = as group
+  int group = 0;        // micro-batches per layer visit; 0 = all
+  int first_group = 0;  // 0 = as group
   int weight_buffers = 2;
   BurstKind burst = BurstKind::layer;
   std::int64_t burst_bytes = 0;  // for BurstKind::fixed
   CopyLanes copy_lanes = CopyLanes::per_direction;
-  int resident_weights = 0;      // how many of the first decoder layers keep their weights in HBM; -1 = every layer, embedding and head too
-  int resident_states = 0;       // likewise for optimizer states (needs optimizer_place gpu for those layers)
+  int resident_weights =
+      0;  // how many of the first decoder layers keep their weights in HBM; -1 = every layer, embedding and head too
+  int resident_states = 0;  // likewise for optimizer states (needs optimizer_place gpu for those layers)
   Keep keep = Keep::input;
-  int checkpoint_every = 1;      // K: keep every K-th decoder input only, recompute by blocks
-  TierKind activations = TierKind::hbm;      // where kept activations and inputs wait
-  int activation_slots = 2;      // HBM ring of kept activations when they wait elsewhere
-  TierKind gradients = TierKind::dram;       // where finished gradients wait for the norm
-  int gradient_slots = 2;        // HBM ring of gradient sums when one group covers the step
+  int checkpoint_every = 1;              // K: keep every K-th decoder input only, recompute by blocks
+  TierKind activations = TierKind::hbm;  // where kept activations and inputs wait
+  int activation_slots = 2;              // HBM ring of kept activations when they wait elsewhere
+  TierKind gradients = TierKind::dram;   // where finished gradients wait for the norm
+  TierKind gradient_sums =
+      TierKind::hbm;       // where sums wait between groups; dram: they come back, grow and leave again (ZeRO-3)
+  int gradient_slots = 2;  // HBM ring of gradient sums when one group covers the step
   Numerics numerics;
   OptimizerPlace optimizer_place = OptimizerPlace::host;
   OptimizerTime optimizer_time = OptimizerTime::next_forward;
-  int recompute_loads = 0;       // 1: recompute fetches the weights once more than backward does (MegaTrain as released)
-  bool forward_twice = false;    // recompute runs the forward a second time without need (MegaTrain as released: 10 N FLOPs)
-  double host_pass_bytes_per_parameter = 0;  // DRAM traffic of serial host passes after backward (scan, scale, re-flatten, zero)
+  int recompute_loads = 0;  // 1: recompute fetches the weights once more than backward does (MegaTrain as released)
+  bool forward_twice =
+      false;  // recompute runs the forward a second time without need (MegaTrain as released: 10 N FLOPs)
+  double host_pass_bytes_per_parameter =
+      0;  // DRAM traffic of serial host passes after backward (scan, scale, re-flatten, zero)
   HostWaits host_waits = HostWaits::none;
-  int optimizer_threads = 0;     // 0 = all cores of the machine but those that other lanes need
+  int optimizer_threads = 0;  // 0 = all cores of the machine but those that other lanes need
 };
 
 /// What the generator needs of workload and machine.
 struct PolicyInput {
   Model model;
   std::int64_t sequence_length = 0;
-  int sequences = 0;             // per optimizer step
-  int micro_batch = 1;           // sequences per micro-batch; divides `sequences`
-  std::int64_t hbm_bytes = 0;    // capacities of the tiers
+  int sequences = 0;           // per optimizer step
+  int micro_batch = 1;         // sequences per micro-batch; divides `sequences`
+  std::int64_t hbm_bytes = 0;  // capacities of the tiers
   std::int64_t dram_bytes = 0;
   std::int64_t library_bytes = 0;
   int host_threads = 1;

@@ -35,6 +35,8 @@ class Program {
 
  private:
   Schedule schedule_;
+  std::vector<std::int64_t> used_bytes_;  // per tier
+  std::vector<Edge> wishes_;
 };
 
 }  // namespace penstock

@@ -1,0 +1,186 @@
+#include "shared/policy/activation_store.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace penstock {
+
+ActivationStore::ActivationStore(Writer& writer) : writer_(writer), plan_(writer.plan()) {
+  workspace_ = writer_.buffer("workspace", TierKind::hbm, plan_.workspace);
+  make_checkpoints();
+  make_ring_and_regions();
+  if (in_dram()) plan_uses();
+}
+
+void ActivationStore::make_checkpoints() {
+  const int group = plan_.largest_group;
+  const TierKind tier = plan_.parameters.activations;
+  checkpoints_.resize(static_cast<std::size_t>(plan_.head));
+  kept_.resize(static_cast<std::size_t>(plan_.head));
+  for (int layer = 1; layer < plan_.head; ++layer)
+    for (int position = 0; position < group; ++position) {
+      const auto index = static_cast<std::size_t>(layer);
+      if (plan_.is_checkpoint(layer))
+        checkpoints_[index].push_back(
+            writer_.buffer(fmt::format("boundary {} @{}", layer, position), tier, plan_.boundary));
+      if (has_kept())
+        kept_[index].push_back(writer_.buffer(fmt::format("kept {} @{}", layer, position), tier, plan_.kept));
+    }
+}
+
+void ActivationStore::make_ring_and_regions() {
+  const PolicyParameters& p = plan_.parameters;
+  const int group = plan_.largest_group;
+  const auto hbm = [&](const std::string& name, std::int64_t bytes) {
+    return writer_.buffer(name, TierKind::hbm, bytes);
+  };
+  // In DRAM mode a boundary stays in the ring while it leaves, so that more slots give the copy more time.
+  const int ring = group + (in_dram() ? std::max(1, p.activation_slots - 1) : 1);
+  for (int i = 0; i < ring; ++i) current_.push_back(hbm(fmt::format("boundary ring {}", i), plan_.boundary));
+  current_of_.assign(static_cast<std::size_t>(group), 0);
+  if (in_dram())
+    for (int i = 0; i < p.activation_slots; ++i) {
+      input_slots_.push_back(hbm(fmt::format("boundary slot {}", i), plan_.boundary));
+      if (has_kept()) kept_slots_.push_back(hbm(fmt::format("kept slot {}", i), plan_.kept));
+    }
+  const int block = std::min(p.checkpoint_every, plan_.head - 1);
+  const auto grid = [&](const char* name, int rows, std::int64_t bytes) {
+    std::vector<std::vector<Place>> places(static_cast<std::size_t>(rows));
+    for (int row = 0; row < rows; ++row)
+      for (int position = 0; position < group; ++position)
+        places[static_cast<std::size_t>(row)].push_back(hbm(fmt::format("{} {} @{}", name, row, position), bytes));
+    return places;
+  };
+  block_inputs_ = grid("block boundary", block - 1, plan_.boundary);
+  if (!plan_.recomputes()) return;
+  if (p.forward_twice) {
+    redo_output_ = hbm("recompute output", plan_.boundary);
+  } else {
+    recomputed_ = grid("recomputed", p.recompute_loads > 0 ? block : block - 1, plan_.recomputed);
+  }
+  if (p.forward_twice || p.recompute_loads == 0) redo_recomputed_ = hbm("recomputed", plan_.recomputed);
+}
+
+void ActivationStore::plan_uses() {
+  for (int index = 0; index < static_cast<int>(plan_.visits.size()); ++index) {
+    const Visit& visit = plan_.visits[static_cast<std::size_t>(index)];
+    const bool reads = visit.kind == VisitKind::recompute || visit.kind == VisitKind::backward ||
+                       visit.kind == VisitKind::redo_backward;
+    if (!reads || !(plan_.is_checkpoint(visit.layer) || has_kept())) continue;
+    for (int position = 0; position < plan_.groups[static_cast<std::size_t>(visit.group)].count; ++position)
+      uses_.push_back({index, visit.layer, position});
+  }
+}
+
+void ActivationStore::start_group(int group) {
+  group_index_ = group;
+  group_ = plan_.groups[static_cast<std::size_t>(group)];
+}
+
+Access ActivationStore::boundary(const Place& place, int layer, int position) const {
+  return Writer::access(place, plan_.boundary, {TensorKind::boundary, layer, 0, micro_batch(position)});
+}
+
+Access ActivationStore::forward_input(int layer, int position) const {
+  if (!in_dram() && plan_.is_checkpoint(layer))
+    return boundary(checkpoints_[static_cast<std::size_t>(layer)][static_cast<std::size_t>(position)], layer, position);
+  return boundary(current_[static_cast<std::size_t>(current_of_[static_cast<std::size_t>(position)])], layer, position);
+}
+
+Access ActivationStore::forward_output(int layer, int position) {
+  const int next = layer + 1;
+  if (!in_dram() && plan_.is_checkpoint(next))
+    return boundary(checkpoints_[static_cast<std::size_t>(next)][static_cast<std::size_t>(position)], next, position);
+  current_of_[static_cast<std::size_t>(position)] = next_current_;
+  const Access output = boundary(current_[static_cast<std::size_t>(next_current_)], next, position);
+  next_current_ = (next_current_ + 1) % static_cast<int>(current_.size());
+  return output;
+}
+
+Access ActivationStore::forward_kept(int layer, int position) const {
+  const Place& place = in_dram() ? kept_slots_[static_cast<std::size_t>(next_kept_slot_)]
+                                 : kept_[static_cast<std::size_t>(layer)][static_cast<std::size_t>(position)];
+  return Writer::access(place, plan_.kept, {TensorKind::kept, layer, 0, micro_batch(position)});
+}
+
+void ActivationStore::evict(int layer, int position) {
+  if (!in_dram()) return;
+  const auto row = static_cast<std::size_t>(position);
+  if (const int next = layer + 1; next < plan_.head && plan_.is_checkpoint(next)) {
+    const Access from = boundary(current_[static_cast<std::size_t>(current_of_[row])], next, position);
+    writer_.copy(op_name("evict boundary", next, micro_batch(position)), false, Phase::forward, from,
+                 boundary(checkpoints_[static_cast<std::size_t>(next)][row], next, position));
+  }
+  if (layer < 1 || !has_kept()) return;
+  const Access from = forward_kept(layer, position);
+  writer_.copy(op_name("evict kept", layer, micro_batch(position)), false, Phase::forward, from,
+               Writer::access(kept_[static_cast<std::size_t>(layer)][row], plan_.kept, from.value));
+  next_kept_slot_ = (next_kept_slot_ + 1) % static_cast<int>(kept_slots_.size());
+}
+
+void ActivationStore::fetch(int visit, int position) {
+  if (next_use_ == uses_.size() || uses_[next_use_].visit != visit || uses_[next_use_].position != position) return;
+  const std::size_t through = next_use_ + input_slots_.size();
+  while (written_fetches_ < std::min(through, uses_.size()) &&
+         plan_.visits[static_cast<std::size_t>(uses_[written_fetches_].visit)].group == group_index_)
+    write_fetch(written_fetches_++);
+  ++next_use_;
+}
+
+void ActivationStore::write_fetch(std::size_t index) {
+  const Use& use = uses_[index];
+  const std::size_t slot = index % input_slots_.size();
+  const auto layer = static_cast<std::size_t>(use.layer);
+  const auto row = static_cast<std::size_t>(use.position);
+  if (plan_.is_checkpoint(use.layer))
+    writer_.copy(op_name("fetch boundary", use.layer, micro_batch(use.position)), true, Phase::backward,
+                 boundary(checkpoints_[layer][row], use.layer, use.position),
+                 boundary(input_slots_[slot], use.layer, use.position));
+  if (!has_kept()) return;
+  const Value value{TensorKind::kept, use.layer, 0, micro_batch(use.position)};
+  writer_.copy(op_name("fetch kept", use.layer, micro_batch(use.position)), true, Phase::backward,
+               Writer::access(kept_[layer][row], plan_.kept, value),
+               Writer::access(kept_slots_[slot], plan_.kept, value));
+}
+
+Access ActivationStore::backward_input(int layer, int position) const {
+  const auto row = static_cast<std::size_t>(position);
+  if (!plan_.is_checkpoint(layer))
+    return boundary(block_inputs_[static_cast<std::size_t>(block_index(layer) - 1)][row], layer, position);
+  return boundary(in_dram() ? input_slots_[slot_in_use()] : checkpoints_[static_cast<std::size_t>(layer)][row], layer,
+                  position);
+}
+
+Access ActivationStore::kept(int layer, int position) const {
+  const Place& place = in_dram() ? kept_slots_[slot_in_use()]
+                                 : kept_[static_cast<std::size_t>(layer)][static_cast<std::size_t>(position)];
+  return Writer::access(place, plan_.kept, {TensorKind::kept, layer, 0, micro_batch(position)});
+}
+
+Access ActivationStore::recomputed(const Visit& visit, int position) const {
+  const bool redo = visit.kind == VisitKind::redo_backward || plan_.parameters.forward_twice;
+  const Place& place =
+      redo ? redo_recomputed_
+           : recomputed_[static_cast<std::size_t>(block_index(visit.layer))][static_cast<std::size_t>(position)];
+  return Writer::access(place, plan_.recomputed, {TensorKind::recomputed, visit.layer, 0, micro_batch(position)});
+}
+
+Access ActivationStore::recompute_output(const Visit& visit, int position) const {
+  const int next = visit.layer + 1;
+  const bool ends_block = next == plan_.head || plan_.is_checkpoint(next);
+  if (ends_block || visit.kind == VisitKind::redo_backward) return boundary(redo_output_, next, position);
+  return boundary(block_inputs_[static_cast<std::size_t>(block_index(next) - 1)][static_cast<std::size_t>(position)],
+                  next, position);
+}
+
+Access ActivationStore::boundary_gradient(int layer, int position) const {
+  // The head's inputs lie in the ring one after the other; the slot before the first is free, and each loss op frees
+  // the next one.
+  const std::size_t slots = current_.size();
+  const std::size_t slot = (static_cast<std::size_t>(current_of_[0] + position) + slots - 1) % slots;
+  return Writer::access(current_[slot], plan_.boundary,
+                        {TensorKind::boundary_gradient, layer, 0, micro_batch(position)});
+}
+
+}  // namespace penstock

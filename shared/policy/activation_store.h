@@ -1,0 +1,82 @@
+// Where activations and their gradients lie, and the copies that take kept ones to DRAM and bring them back.
+//
+// Buffers are made for one group of micro-batches and used again by the next. `position` counts within the group.
+//   checkpoint(l)   inputs that wait for backward: HBM, or DRAM
+//   current         a ring for boundaries on their way to the next layer, one longer than the group, so that each op
+//   writes
+//                   where the op before it has read; the gradients of the boundaries take the ring over at the loss
+//   kept(l)         HBM, or DRAM behind a ring of activation_slots
+//   block           inputs that a block recompute makes again; recomputed: the regions that it fills
+#pragma once
+
+#include <vector>
+
+#include "shared/policy/writer.h"
+
+namespace penstock {
+
+class ActivationStore {
+ public:
+  explicit ActivationStore(Writer& writer);
+
+  void start_group(int group);
+
+  Access workspace(std::int64_t bytes) const { return Writer::access(workspace_, bytes, {}); }
+
+  /// Forward: the layer's input, and places for its output and (if any) what it keeps.
+  Access forward_input(int layer, int position) const;
+  Access forward_output(int layer, int position);
+  Access forward_kept(int layer, int position) const;
+  /// Copies to DRAM what the forward op (layer, position) left, where the policy says so.
+  void evict(int layer, int position);
+
+  /// Backward half: the copies that bring back what the op (layer, position) of this visit reads, and those of the ops
+  /// that follow, activation_slots - 1 ahead. REQUIRES: ops in the order of the plan's visits.
+  void fetch(int visit, int position);
+  Access backward_input(int layer, int position) const;
+  Access kept(int layer, int position) const;
+  bool has_kept() const { return plan_.kept > 0; }
+  /// Of a recompute op: its recomputed region and the next layer's input.
+  Access recomputed(const Visit& visit, int position) const;
+  Access recompute_output(const Visit& visit, int position) const;
+  /// Gradient with respect to the input of `layer`; in place from layer to layer.
+  Access boundary_gradient(int layer, int position) const;
+
+ private:
+  struct Use {  // one op (or recompute and backward) that reads activations from DRAM
+    int visit = 0;
+    int layer = 0;
+    int position = 0;
+  };
+
+  void make_checkpoints();
+  void make_ring_and_regions();
+  void plan_uses();
+  void write_fetch(std::size_t use);
+  bool in_dram() const { return plan_.parameters.activations == TierKind::dram; }
+  int micro_batch(int position) const { return group_.first + position; }
+  int block_index(int layer) const { return (layer - 1) % plan_.parameters.checkpoint_every; }
+  Access boundary(const Place& place, int layer, int position) const;
+  std::size_t slot_in_use() const { return (next_use_ - 1) % input_slots_.size(); }
+
+  Writer& writer_;
+  const Plan& plan_;
+  Group group_;
+  int group_index_ = 0;
+  Place workspace_;
+  std::vector<std::vector<Place>> checkpoints_;  // [layer][position]
+  std::vector<std::vector<Place>> kept_;         // [layer][position]
+  std::vector<Place> current_;                   // ring
+  int next_current_ = 0;
+  std::vector<int> current_of_;                  // by position: slot of the latest boundary
+  std::vector<Place> input_slots_, kept_slots_;  // rings of activation_slots (dram)
+  int next_kept_slot_ = 0;
+  std::vector<std::vector<Place>> block_inputs_;  // [index in block][position]
+  std::vector<std::vector<Place>> recomputed_;    // [index in block][position]
+  Place redo_recomputed_, redo_output_;
+  std::vector<Use> uses_;
+  std::size_t written_fetches_ = 0;  // uses whose copies are written
+  std::size_t next_use_ = 0;         // first use that has not run
+};
+
+}  // namespace penstock

@@ -1,0 +1,206 @@
+// Writes the step of a streamed schedule visit by visit; the streams decide what crosses the link around each visit.
+#include <utility>
+
+#include "shared/policy/activation_store.h"
+#include "shared/policy/gradient_stream.h"
+#include "shared/policy/optimizer_phase.h"
+#include "shared/policy/plan.h"
+#include "shared/policy/weight_stream.h"
+#include "shared/policy/writer.h"
+
+namespace penstock {
+namespace {
+
+Schedule header(const Plan& plan) {
+  Schedule schedule;
+  schedule.policy = plan.parameters.name;
+  schedule.model = plan.model.config;
+  schedule.micro_batch = plan.batch;
+  schedule.micro_batches = plan.micro_batches;
+  schedule.library_bytes = plan.input.library_bytes;
+  schedule.numerics = plan.parameters.numerics;
+  schedule.tiers = {{TierKind::hbm, 0, plan.input.hbm_bytes}, {TierKind::dram, 0, plan.input.dram_bytes}};
+  return schedule;
+}
+
+class StepWriter {
+ public:
+  explicit StepWriter(const Plan& plan)
+      : plan_(plan),
+        writer_(plan, header(plan)),
+        activations_(writer_),
+        gradients_(writer_),
+        optimizer_(writer_, gradients_),
+        weights_(writer_, optimizer_.weight_homes()) {
+    const std::int64_t tokens = plan.input.sequences * (plan.input.sequence_length + 1) * 4;
+    tokens_host_ =
+        Writer::access(writer_.buffer("tokens (host)", TierKind::dram, tokens), tokens, {TensorKind::tokens});
+    tokens_ = Writer::access(writer_.buffer("tokens", TierKind::hbm, tokens), tokens, {TensorKind::tokens});
+    const std::int64_t losses = 8 * plan.micro_batches;
+    const Value all{TensorKind::loss, plan.head};
+    loss_host_ = Writer::access(writer_.buffer("loss (host)", TierKind::dram, losses), losses, all);
+    loss_ = Writer::access(writer_.buffer("loss", TierKind::hbm, losses), losses, all);
+  }
+
+  Schedule write() {
+    start();
+    for (int index = 0; index < static_cast<int>(plan_.visits.size()); ++index) write_visit(index);
+    optimizer_.finish();
+    report();
+    return writer_.program().finish();
+  }
+
+ private:
+  void start() {
+    Op op;
+    op.name = "input";
+    op.lane = writer_.input();
+    op.work = InputWork{};
+    op.writes = {tokens_host_};
+    writer_.add(std::move(op));
+    optimizer_.start();
+    weights_.start();
+    writer_.copy("tokens", true, Phase::forward, tokens_host_, tokens_);
+    weights_.start_ahead();
+  }
+
+  void report() {
+    Op op;
+    op.name = "report";
+    op.lane = writer_.input();
+    op.phase = Phase::optimizer;
+    op.work = ReportWork{};
+    op.reads = {loss_host_, optimizer_.host_scalars()};
+    writer_.add(std::move(op));
+  }
+
+  void write_visit(int index) {
+    const Visit& visit = plan_.visits[static_cast<std::size_t>(index)];
+    const Group& group = plan_.groups[static_cast<std::size_t>(visit.group)];
+    const bool contributes = visit.kind != VisitKind::forward && visit.kind != VisitKind::recompute;
+    if (visit.kind == VisitKind::forward && visit.layer == 0) activations_.start_group(visit.group);
+    weights_.enter(index);
+    if (contributes) gradients_.enter(visit.layer, visit.group);
+    for (int position = 0; position < group.count; ++position) {
+      write_micro_batch(index, position, group.first + position);
+      if (contributes) gradients_.after_contribution(visit.layer, group.first + position);
+      if (position == 0) weights_.after_first_op(index);
+    }
+    const bool is_last_group = visit.group + 1 == static_cast<int>(plan_.groups.size());
+    if (visit.kind == VisitKind::loss && is_last_group) writer_.copy("loss", false, Phase::loss, loss_, loss_host_);
+    if (!contributes) return;
+    gradients_.leave(visit.layer, visit.group);
+    if (is_last_group) optimizer_.gradient_landed(visit.layer);
+  }
+
+  void write_micro_batch(int index, int position, int micro_batch) {
+    const Visit& visit = plan_.visits[static_cast<std::size_t>(index)];
+    switch (visit.kind) {
+      case VisitKind::forward: forward(index, position, micro_batch); break;
+      case VisitKind::loss: loss(index, position, micro_batch); break;
+      case VisitKind::recompute:
+        activations_.fetch(index, position);
+        recompute(index, position, micro_batch);
+        break;
+      case VisitKind::redo_backward:
+        activations_.fetch(index, position);
+        recompute(index, position, micro_batch);
+        backward(index, position, micro_batch);
+        break;
+      case VisitKind::backward:
+        activations_.fetch(index, position);
+        backward(index, position, micro_batch);
+        break;
+      case VisitKind::embedding_backward: embedding_backward(position, micro_batch); break;
+    }
+  }
+
+  Op template_op(const char* name, Phase phase, int layer, int micro_batch, Pass pass) {
+    Op op;
+    op.name = op_name(name, layer, micro_batch);
+    op.lane = writer_.compute();
+    op.layer = layer;
+    op.micro_batch = micro_batch;
+    op.phase = phase;
+    op.work = TemplateWork{plan_.kind(layer), pass, plan_.parameters.keep};
+    return op;
+  }
+
+  void add_template(Op op, Pass pass) {
+    const std::int64_t bytes = plan_.workspace_bytes(plan_.kind(op.layer), pass);
+    if (bytes > 0) op.writes.push_back(activations_.workspace(bytes));
+    writer_.add(std::move(op));
+  }
+
+  void forward(int index, int position, int micro_batch) {
+    const int layer = plan_.visits[static_cast<std::size_t>(index)].layer;
+    Op op = template_op("forward", Phase::forward, layer, micro_batch, Pass::forward);
+    op.reads = weights_.reads(index);
+    op.reads.push_back(layer == 0 ? tokens_ : activations_.forward_input(layer, position));
+    op.writes.push_back(activations_.forward_output(layer, position));
+    if (layer > 0 && activations_.has_kept()) op.writes.push_back(activations_.forward_kept(layer, position));
+    add_template(std::move(op), Pass::forward);
+    activations_.evict(layer, position);
+  }
+
+  void loss(int index, int position, int micro_batch) {
+    const int layer = plan_.head;
+    Op op = template_op("loss", Phase::loss, layer, micro_batch, Pass::loss);
+    op.reads = weights_.reads(index);
+    op.reads.push_back(tokens_);
+    op.reads.push_back(activations_.forward_input(layer, position));
+    op.writes.push_back(activations_.boundary_gradient(layer, position));
+    gradients_.contribute(op, layer, micro_batch);
+    op.writes.push_back({loss_.buffer, 8 * micro_batch, 8, {TensorKind::loss, layer, 0, micro_batch}});
+    add_template(std::move(op), Pass::loss);
+  }
+
+  void recompute(int index, int position, int micro_batch) {
+    const Visit& visit = plan_.visits[static_cast<std::size_t>(index)];
+    Op op = template_op("recompute", Phase::backward, visit.layer, micro_batch, Pass::recompute);
+    op.reads = weights_.reads(index);
+    op.reads.push_back(activations_.backward_input(visit.layer, position));
+    if (activations_.has_kept()) op.reads.push_back(activations_.kept(visit.layer, position));
+    op.writes.push_back(activations_.recomputed(visit, position));
+    if (visit.writes_output) op.writes.push_back(activations_.recompute_output(visit, position));
+    add_template(std::move(op), Pass::recompute);
+  }
+
+  void backward(int index, int position, int micro_batch) {
+    const Visit& visit = plan_.visits[static_cast<std::size_t>(index)];
+    Op op = template_op("backward", Phase::backward, visit.layer, micro_batch, Pass::backward);
+    op.reads = weights_.reads(index);
+    op.reads.push_back(activations_.backward_input(visit.layer, position));
+    if (activations_.has_kept()) op.reads.push_back(activations_.kept(visit.layer, position));
+    if (plan_.recomputes()) op.reads.push_back(activations_.recomputed(visit, position));
+    op.reads.push_back(activations_.boundary_gradient(visit.layer + 1, position));
+    op.writes.push_back(activations_.boundary_gradient(visit.layer, position));
+    gradients_.contribute(op, visit.layer, micro_batch);
+    add_template(std::move(op), Pass::backward);
+  }
+
+  void embedding_backward(int position, int micro_batch) {
+    Op op = template_op("backward", Phase::backward, 0, micro_batch, Pass::backward);
+    op.reads = {tokens_, activations_.boundary_gradient(1, position)};
+    gradients_.contribute(op, 0, micro_batch);
+    add_template(std::move(op), Pass::backward);
+  }
+
+  const Plan& plan_;
+  Writer writer_;
+  ActivationStore activations_;
+  GradientStream gradients_;
+  OptimizerPhase optimizer_;
+  WeightStream weights_;
+  Access tokens_host_, tokens_, loss_host_, loss_;
+};
+
+}  // namespace
+
+Schedule make_schedule(const PolicyInput& input) {
+  check_policy_input(input);
+  const Plan plan(input);
+  return StepWriter(plan).write();
+}
+
+}  // namespace penstock

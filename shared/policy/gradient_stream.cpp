@@ -1,0 +1,234 @@
+#include "shared/policy/gradient_stream.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace penstock {
+
+GradientStream::GradientStream(Writer& writer) : writer_(writer), plan_(writer.plan()) {
+  const auto layers = static_cast<std::size_t>(plan_.model.layer_count());
+  sum_.resize(layers);
+  home_sum_.resize(layers);
+  part_.resize(layers);
+  finished_.resize(layers);
+  landed_.assign(layers, -1);
+  on_host() ? make_host_sums() : make_gpu_sums();
+  make_finished();
+  if (!plan_.parameters.numerics.clip) return;
+  const std::int64_t bytes = 8 * plan_.model.layer_count();
+  if (!on_host()) norm_hbm_ = writer_.buffer("norm partials", TierKind::hbm, bytes);
+  if (!plan_.scalars_on_gpu()) norm_dram_ = writer_.buffer("norm partials (host)", TierKind::dram, bytes);
+}
+
+int GradientStream::class_of(int layer) const {
+  if (!plan_.is_edge(layer)) return 0;
+  return layer == plan_.head && plan_.model.config.tied_embeddings ? 2 : 1;
+}
+
+void GradientStream::fill_ring(Rings& rings, int cls, const std::string& name, TierKind tier, int slots,
+                               std::int64_t bytes) {
+  static constexpr const char* kClassNames[] = {"", " edge", " head"};
+  Ring& ring = rings[cls];
+  for (int i = static_cast<int>(ring.slots.size()); i < slots; ++i)
+    ring.slots.push_back(writer_.buffer(fmt::format("{}{} {}", name, kClassNames[cls], i), tier, bytes));
+}
+
+bool GradientStream::has_own_sum(int layer) const {
+  if (on_host()) return false;
+  if (plan_.gradient_home(layer) == TierKind::hbm && plan_.finishes_in_place(layer)) return true;
+  return !plan_.one_group() && plan_.parameters.gradient_sums == TierKind::hbm;
+}
+
+namespace {
+/// Calls `visit(layer, bytes)` once per class with the largest size of the layers that `needs` names.
+template <typename ClassOf, typename Needs, typename Bytes, typename Visit>
+void for_each_class(int layers, ClassOf class_of, Needs needs, Bytes bytes, Visit visit) {
+  std::int64_t largest[3] = {0, 0, 0};
+  for (int layer = 0; layer < layers; ++layer)
+    if (needs(layer)) largest[class_of(layer)] = std::max(largest[class_of(layer)], bytes(layer));
+  for (int cls = 0; cls < 3; ++cls)
+    if (largest[cls] > 0) visit(cls, largest[cls]);
+}
+}  // namespace
+
+void GradientStream::make_gpu_sums() {
+  const int layers = plan_.model.layer_count();
+  const int slots = plan_.parameters.gradient_slots;
+  const auto of_class = [&](int layer) { return class_of(layer); };
+  for (int layer = 0; layer < layers; ++layer) {
+    const auto index = static_cast<std::size_t>(layer);
+    if (has_own_sum(layer))
+      sum_[index] = writer_.buffer(fmt::format("gradient sum {}", layer), TierKind::hbm, plan_.sum_bytes(layer));
+    if (travels(layer))
+      home_sum_[index] =
+          writer_.buffer(fmt::format("gradient sum {} (host)", layer), TierKind::dram, plan_.sum_bytes(layer));
+  }
+  // A sum that is finished elsewhere and stays is free again as soon as the finish op, next on the same lane, has run.
+  for_each_class(
+      layers, of_class, [&](int layer) { return !has_own_sum(layer); },
+      [&](int layer) { return plan_.sum_bytes(layer); },
+      [&](int cls, std::int64_t bytes) {
+        const bool leaves = plan_.finishes_in_place(1) || travels(1);
+        fill_ring(sums_, cls, "gradient sum slot", TierKind::hbm, cls == 0 && leaves ? slots : 1, bytes);
+      });
+  for_each_class(
+      layers, of_class,
+      [&](int layer) { return plan_.gradient_home(layer) == TierKind::dram && !plan_.finishes_in_place(layer); },
+      [&](int layer) { return plan_.gradient_bytes(layer); },
+      [&](int cls, std::int64_t bytes) {
+        fill_ring(slabs_, cls, "gradient slab", TierKind::hbm, cls == 0 ? slots : 1, bytes);
+      });
+}
+
+void GradientStream::make_host_sums() {
+  const int layers = plan_.model.layer_count();
+  for (int layer = 0; layer < layers; ++layer)
+    home_sum_[static_cast<std::size_t>(layer)] =
+        writer_.buffer(fmt::format("gradient sum {} (host)", layer), TierKind::dram, plan_.sum_bytes(layer));
+  for_each_class(
+      layers, [&](int layer) { return class_of(layer); }, [](int) { return true; },
+      [&](int layer) { return plan_.part_bytes(layer); },
+      [&](int cls, std::int64_t bytes) {
+        const int slots = cls == 0 ? plan_.parameters.gradient_slots : 1;
+        fill_ring(parts_, cls, "gradient part slot", TierKind::hbm, slots, bytes);
+        fill_ring(landings_, cls, "gradient part landing", TierKind::dram, slots, bytes);
+      });
+}
+
+/// Waiting places of finished gradients. Consumed on arrival (optimizer_time = backward) they pass through a ring.
+void GradientStream::make_finished() {
+  const bool passes = plan_.parameters.optimizer_time == OptimizerTime::backward;
+  for (int layer = 0; layer < plan_.model.layer_count(); ++layer) {
+    const auto index = static_cast<std::size_t>(layer);
+    const TierKind home = plan_.gradient_home(layer);
+    if (plan_.finishes_in_place(layer) && (on_host() || home == TierKind::hbm)) {
+      finished_[index] = on_host() ? home_sum_[index] : sum_[index];
+    } else if (passes && home == TierKind::dram) {
+      const int cls = class_of(layer);
+      const std::int64_t bytes = cls == 0   ? plan_.gradient_bytes(layer)
+                                 : cls == 1 ? plan_.largest(true, &Plan::gradient_bytes)
+                                            : plan_.gradient_bytes(layer);
+      fill_ring(arrivals_, cls, "gradient arrival", TierKind::dram, cls == 0 ? plan_.parameters.gradient_slots : 1,
+                bytes);
+    } else {
+      finished_[index] = writer_.buffer(fmt::format("gradient {}", layer), home, plan_.gradient_bytes(layer));
+    }
+  }
+}
+
+Access GradientStream::sum(const Place& place, int layer, int micro_batch) const {
+  return Writer::access(place, plan_.sum_bytes(layer), {TensorKind::gradient_sum, layer, 0, micro_batch});
+}
+
+Access GradientStream::gradient(const Place& place, int layer) const {
+  return Writer::access(place, plan_.gradient_bytes(layer), {TensorKind::gradient, layer});
+}
+
+Access GradientStream::partial(const Place& place, int layer) const {
+  return Writer::access({place.buffer, 8 * layer}, 8, {TensorKind::norm_partial, layer});
+}
+
+void GradientStream::enter(int layer, int group) {
+  if (on_host()) return;
+  const auto index = static_cast<std::size_t>(layer);
+  if (!has_own_sum(layer)) sum_[index] = sums_[class_of(layer)].take();
+  if (!travels(layer) || group == 0) return;
+  const int before = plan_.groups[static_cast<std::size_t>(group)].first - 1;
+  writer_.copy(op_name("fetch gradient sum", layer, before), true, Phase::backward,
+               sum(home_sum_[index], layer, before), sum(sum_[index], layer, before));
+}
+
+void GradientStream::contribute(Op& op, int layer, int micro_batch) {
+  const auto index = static_cast<std::size_t>(layer);
+  if (on_host()) {
+    part_[index] = parts_[class_of(layer)].take();
+    op.writes.push_back(
+        Writer::access(part_[index], plan_.part_bytes(layer), {TensorKind::gradient_part, layer, 0, micro_batch}));
+    return;
+  }
+  if (micro_batch > 0) op.reads.push_back(sum(sum_[index], layer, micro_batch - 1));
+  op.writes.push_back(sum(sum_[index], layer, micro_batch));
+}
+
+void GradientStream::after_contribution(int layer, int micro_batch) {
+  if (!on_host()) return;
+  const auto index = static_cast<std::size_t>(layer);
+  const Access part =
+      Writer::access(part_[index], plan_.part_bytes(layer), {TensorKind::gradient_part, layer, 0, micro_batch});
+  Access landed = part;
+  landed.buffer = landings_[class_of(layer)].take().buffer;
+  writer_.copy(op_name("gradient part", layer, micro_batch), false, Phase::backward, part, landed);
+  Op op;
+  op.name = op_name("accumulate", layer, micro_batch);
+  op.lane = writer_.accumulate();
+  op.layer = layer;
+  op.micro_batch = micro_batch;
+  op.phase = Phase::backward;
+  op.work = AccumulateWork{plan_.model.layers[index].gradient_elements, plan_.optimizer_threads};
+  op.reads = {landed};
+  if (micro_batch > 0) op.reads.push_back(sum(home_sum_[index], layer, micro_batch - 1));
+  op.writes = {sum(home_sum_[index], layer, micro_batch)};
+  writer_.add(std::move(op));
+}
+
+void GradientStream::leave(int layer, int group) {
+  const auto index = static_cast<std::size_t>(layer);
+  const Group& of = plan_.groups[static_cast<std::size_t>(group)];
+  const int last = of.first + of.count - 1;
+  if (!on_host() && travels(layer))
+    writer_.copy(op_name("gradient sum", layer, last), false, Phase::backward, sum(sum_[index], layer, last),
+                 sum(home_sum_[index], layer, last));
+  if (last == last_micro_batch()) finish(layer);
+}
+
+void GradientStream::finish(int layer) {
+  const auto index = static_cast<std::size_t>(layer);
+  if (finished_[index].buffer < 0) finished_[index] = arrivals_[class_of(layer)].take();
+  if (on_host()) {
+    write_finish_op(layer, finished_[index], norm_dram_);
+    landed_[index] = writer_.next_id() - 1;
+    return;
+  }
+  const bool leaves = plan_.gradient_home(layer) == TierKind::dram;
+  const Place target = plan_.finishes_in_place(layer) ? sum_[index]
+                       : leaves                       ? slabs_[class_of(layer)].take()
+                                                      : finished_[index];
+  write_finish_op(layer, target, norm_hbm_);
+  landed_[index] = writer_.next_id() - 1;
+  if (leaves)
+    landed_[index] = writer_.copy(op_name("gradient", layer), false, Phase::backward, gradient(target, layer),
+                                  gradient(finished_[index], layer));
+  if (plan_.parameters.numerics.clip && !plan_.scalars_on_gpu())
+    writer_.copy(op_name("norm partial", layer), false, Phase::optimizer, partial(norm_hbm_, layer),
+                 partial(norm_dram_, layer));
+}
+
+void GradientStream::write_finish_op(int layer, const Place& target, const Place& partials) {
+  const auto index = static_cast<std::size_t>(layer);
+  const std::vector<Place>& sums = on_host() ? home_sum_ : sum_;
+  Op op;
+  op.name = op_name("finish gradient", layer);
+  op.lane = on_host() ? writer_.accumulate() : writer_.compute();
+  op.layer = layer;
+  op.phase = Phase::optimizer;
+  op.work = FinishGradientWork{plan_.state_elements(layer), on_host() ? plan_.optimizer_threads : 1};
+  op.reads = {sum(sums[index], layer, last_micro_batch())};
+  if (layer == 0 && plan_.model.config.tied_embeddings)
+    op.reads.push_back(sum(sums[static_cast<std::size_t>(plan_.head)], plan_.head, last_micro_batch()));
+  op.writes = {gradient(target, layer)};
+  if (plan_.parameters.numerics.clip) op.writes.push_back(partial(partials, layer));
+  writer_.add(std::move(op));
+}
+
+Access GradientStream::finished(int layer) const { return gradient(finished_[static_cast<std::size_t>(layer)], layer); }
+
+std::vector<Access> GradientStream::norm_partials() const {
+  std::vector<Access> partials;
+  if (plan_.parameters.numerics.clip)
+    for (int layer = 0; layer < plan_.model.layer_count(); ++layer)
+      partials.push_back(partial(plan_.scalars_on_gpu() ? norm_hbm_ : norm_dram_, layer));
+  return partials;
+}
+
+}  // namespace penstock

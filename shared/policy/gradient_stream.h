@@ -1,0 +1,75 @@
+// Gradients from backward to where norm and optimizer find them.
+//
+// On the GPU sums: backward ops of a layer add into its sum; after the last micro-batch a finish op rounds it into the
+// finished gradient (in place where the types agree) and takes its sum of squares; a copy takes it to DRAM unless it
+// waits in HBM.
+//   one group        a ring of gradient_slots decoder-sized sums (one sum and a ring of finished slabs where the types
+//                    differ), and one for embedding and head together (two where they are tied: both live at once)
+//   several groups   a sum per layer in HBM, or (gradient_sums = dram) in DRAM: it comes back, grows, and leaves again
+// Host sums: each micro-batch's gradient leaves through a ring as gradient_part; a host lane adds it up and finishes.
+#pragma once
+
+#include <vector>
+
+#include "shared/policy/writer.h"
+
+namespace penstock {
+
+class GradientStream {
+ public:
+  explicit GradientStream(Writer& writer);
+
+  /// Before the first contribution of a visit: brings the sum so far back, where it waits in DRAM.
+  void enter(int layer, int group);
+  /// Adds to a backward (or loss) op its gradient operands.
+  void contribute(Op& op, int layer, int micro_batch);
+  /// After that op: what follows for this micro-batch (host sums).
+  void after_contribution(int layer, int micro_batch);
+  /// After the last contribution of the visit.
+  void leave(int layer, int group);
+
+  /// The finished gradient where it waits for the norm, and its tier.
+  Access finished(int layer) const;
+  /// Where each layer's norm_partial is, for the step scalars; empty without clipping.
+  std::vector<Access> norm_partials() const;
+  /// Last op that brought layer's finished gradient to its place.
+  int landed(int layer) const { return landed_[static_cast<std::size_t>(layer)]; }
+
+ private:
+  /// Decoder layers; embedding (and head, unless tied); head of a tied model.
+  static constexpr int kClasses = 3;
+  struct Ring {
+    std::vector<Place> slots;
+    std::size_t next = 0;
+    Place take() { return slots[next++ % slots.size()]; }
+  };
+  using Rings = Ring[kClasses];
+
+  void make_gpu_sums();
+  void make_host_sums();
+  void make_finished();
+  int class_of(int layer) const;
+  void fill_ring(Rings& rings, int cls, const std::string& name, TierKind tier, int slots, std::int64_t bytes);
+  bool has_own_sum(int layer) const;
+  bool travels(int layer) const { return plan_.parameters.gradient_sums == TierKind::dram && !has_own_sum(layer); }
+  bool on_host() const { return plan_.parameters.numerics.sum_on_host; }
+  int last_micro_batch() const { return plan_.micro_batches - 1; }
+  Access sum(const Place& place, int layer, int micro_batch) const;
+  Access gradient(const Place& place, int layer) const;
+  Access partial(const Place& place, int layer) const;
+  void finish(int layer);
+  void write_finish_op(int layer, const Place& target, const Place& partials);
+
+  Writer& writer_;
+  const Plan& plan_;
+  std::vector<Place> sum_;       // by layer: own sum, or the slot of the visit
+  std::vector<Place> home_sum_;  // by layer, in DRAM: sums that travel, host sums
+  std::vector<Place> part_;      // by layer: slot of the gradient_part being made
+  std::vector<Place> finished_;  // by layer: where the finished gradient waits
+  std::vector<int> landed_;
+  Rings sums_, slabs_, parts_, landings_,
+      arrivals_;  // slabs: finished, leaving; landings: parts in DRAM; arrivals: finished, DRAM
+  Place norm_hbm_, norm_dram_;
+};
+
+}  // namespace penstock

@@ -1,0 +1,221 @@
+#include "shared/policy/optimizer_phase.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+namespace penstock {
+namespace {
+
+constexpr std::int64_t kScalarBytes = 64;  // StepScalars of exec/optimizer/adamw.h
+
+std::int64_t aligned(std::int64_t bytes) { return (bytes + kFieldAlignment - 1) / kFieldAlignment * kFieldAlignment; }
+
+}  // namespace
+
+OptimizerPhase::OptimizerPhase(Writer& writer, GradientStream& gradients)
+    : writer_(writer), plan_(writer.plan()), gradients_(gradients), tensors_(plan_.state_tensors()) {
+  make_states();
+  make_slots();
+  scalars_dram_ = writer_.buffer("step scalars (host)", TierKind::dram, kScalarBytes);
+  if (plan_.any_optimizer_on_gpu()) scalars_hbm_ = writer_.buffer("step scalars", TierKind::hbm, kScalarBytes);
+}
+
+void OptimizerPhase::make_states() {
+  states_.resize(static_cast<std::size_t>(plan_.model.layer_count()));
+  for (int layer = 0; layer < plan_.model.layer_count(); ++layer)
+    for (const Plan::StateTensor& tensor : tensors_) {
+      const TierKind tier = plan_.states_resident(layer) ? TierKind::hbm : TierKind::dram;
+      const std::int64_t bytes = plan_.state_elements(layer) * tensor.element_bytes;
+      const Place place = writer_.buffer(fmt::format("{} {}", tensor.name, layer), tier, bytes);
+      writer_.program().add_initial(place.buffer, {tensor.tensor, layer}, bytes);
+      states_[static_cast<std::size_t>(layer)].push_back(place);
+    }
+}
+
+void OptimizerPhase::make_slots() {
+  slot_of_.resize(static_cast<std::size_t>(plan_.model.layer_count()));
+  std::int64_t slot[2] = {0, 0}, slab[2] = {0, 0};  // decoder, edge
+  for (int layer = 0; layer < plan_.model.layer_count(); ++layer) {
+    const int cls = plan_.is_edge(layer) ? 1 : 0;
+    if (needs_slot(layer)) {
+      std::int64_t bytes = gradient_returns(layer) ? aligned(plan_.gradient_bytes(layer)) : 0;
+      for (const Plan::StateTensor& tensor : tensors_)
+        if (streams(layer)) bytes += aligned(plan_.state_elements(layer) * tensor.element_bytes);
+      slot[cls] = std::max(slot[cls], bytes);
+    } else if (!plan_.optimizer_on_gpu(layer) && plan_.gradient_home(layer) == TierKind::hbm) {
+      slab[cls] = std::max(slab[cls], plan_.gradient_bytes(layer));
+    }
+  }
+  const auto make = [&](std::vector<Place>& places, const char* name, TierKind tier, const std::int64_t(&bytes)[2]) {
+    places.resize(3);
+    for (std::size_t i = 0; i < 2 && bytes[0] > 0; ++i)
+      places[i] = writer_.buffer(fmt::format("{} {}", name, i), tier, bytes[0]);
+    if (bytes[1] > 0) places[2] = writer_.buffer(fmt::format("{} edge", name), tier, bytes[1]);
+  };
+  make(slots_, "state slot", TierKind::hbm, slot);
+  make(slabs_, "gradient slab (host)", TierKind::dram, slab);
+}
+
+std::vector<Place> OptimizerPhase::weight_homes() const {
+  std::vector<Place> homes;
+  for (const std::vector<Place>& places : states_) homes.push_back(places.front());
+  return homes;
+}
+
+Access OptimizerPhase::host_scalars() const {
+  return Writer::access(scalars_dram_, kScalarBytes, {TensorKind::step_scalars});
+}
+
+void OptimizerPhase::start() {
+  if (!plan_.parameters.numerics.clip) write_scalars();
+}
+
+void OptimizerPhase::write_scalars() {
+  const bool on_gpu = plan_.scalars_on_gpu();
+  const Access on_device = Writer::access(scalars_hbm_, kScalarBytes, {TensorKind::step_scalars});
+  Op op;
+  op.name = "step scalars";
+  op.lane = on_gpu ? writer_.compute() : writer_.adam();
+  op.phase = Phase::optimizer;
+  op.work = StepScalarsWork{};
+  op.reads = gradients_.norm_partials();
+  op.writes = {on_gpu ? on_device : host_scalars()};
+  writer_.add(std::move(op));
+  if (on_gpu)
+    writer_.copy("step scalars to host", false, Phase::optimizer, on_device, host_scalars());
+  else if (plan_.any_optimizer_on_gpu())
+    writer_.copy("step scalars to device", true, Phase::optimizer, host_scalars(), on_device);
+}
+
+void OptimizerPhase::gradient_landed(int layer) {
+  if (plan_.parameters.optimizer_time != OptimizerTime::backward) return;
+  if (needs_slot(layer)) load(layer);
+  update(layer);
+}
+
+void OptimizerPhase::finish() {
+  if (plan_.parameters.optimizer_time == OptimizerTime::backward) return;
+  const int begin = writer_.next_id();
+  const int last_compute = writer_.last_on(writer_.compute());
+  if (plan_.parameters.host_waits != HostWaits::none) {
+    writer_.wait("wait for backward", last_compute, -1, Phase::backward);
+    writer_.wait("wait for gradients", writer_.last_on(writer_.d2h()), -1, Phase::backward);
+  }
+  if (plan_.parameters.numerics.clip) write_scalars();
+  write_host_passes();
+  update_in_order();
+  if (plan_.parameters.optimizer_time == OptimizerTime::end) order_serially(begin, last_compute);
+}
+
+void OptimizerPhase::write_host_passes() {
+  const double per_parameter = plan_.parameters.host_pass_bytes_per_parameter;
+  if (per_parameter <= 0) return;
+  Op op;
+  op.name = "host passes";
+  op.lane = writer_.adam();
+  op.phase = Phase::optimizer;
+  op.work =
+      HostPassWork{std::llround(per_parameter * static_cast<double>(plan_.model.parameters)), plan_.optimizer_threads};
+  const int id = writer_.add(std::move(op));
+  for (int layer = 0; layer < plan_.model.layer_count(); ++layer)
+    writer_.program().add_edge(gradients_.landed(layer), id, 0);
+}
+
+/// Embedding first, then as the next forward needs them; what comes over the link comes one layer ahead.
+void OptimizerPhase::update_in_order() {
+  std::vector<int> loads;
+  for (int layer = 0; layer < plan_.model.layer_count(); ++layer)
+    if (needs_slot(layer)) loads.push_back(layer);
+  std::size_t loaded = 0;
+  for (int layer = 0; layer < plan_.model.layer_count(); ++layer) {
+    while (needs_slot(layer) && loaded < loads.size() && loads[loaded] <= layer) load(loads[loaded++]);
+    const bool shares_slot = loaded < loads.size() && plan_.is_edge(layer) && plan_.is_edge(loads[loaded]);
+    if (needs_slot(layer) && loaded < loads.size() && !shares_slot) load(loads[loaded++]);
+    update(layer);
+  }
+}
+
+Access OptimizerPhase::state(const Place& place, int layer, const Plan::StateTensor& tensor, int version) const {
+  return Writer::access(place, plan_.state_elements(layer) * tensor.element_bytes, {tensor.tensor, layer, version});
+}
+
+Place OptimizerPhase::state_in_slot(int layer, std::size_t index) const {
+  Place place = slot_of_[static_cast<std::size_t>(layer)];
+  for (std::size_t i = 0; i < index; ++i)
+    place.offset += aligned(plan_.state_elements(layer) * tensors_[i].element_bytes);
+  return place;
+}
+
+void OptimizerPhase::load(int layer) {
+  const auto row = static_cast<std::size_t>(layer);
+  slot_of_[row] = plan_.is_edge(layer) ? slots_[2] : slots_[static_cast<std::size_t>(next_slot_++ % 2)];
+  for (std::size_t i = 0; i < tensors_.size() && streams(layer); ++i)
+    writer_.copy(op_name(fmt::format("load {}", tensors_[i].name), layer), true, Phase::optimizer,
+                 state(states_[row][i], layer, tensors_[i], 0), state(state_in_slot(layer, i), layer, tensors_[i], 0));
+  if (!gradient_returns(layer)) return;
+  const Access gradient = gradients_.finished(layer);
+  writer_.copy(op_name("load gradient", layer), true, Phase::optimizer, gradient,
+               Writer::access(gradient_in_slot(layer), gradient.bytes, gradient.value));
+}
+
+void OptimizerPhase::update(int layer) {
+  write_update(layer);
+  if (!streams(layer)) return;
+  const auto row = static_cast<std::size_t>(layer);
+  for (std::size_t i = 0; i < tensors_.size(); ++i)
+    writer_.copy(op_name(fmt::format("store {}", tensors_[i].name), layer), false, Phase::optimizer,
+                 state(state_in_slot(layer, i), layer, tensors_[i], 1), state(states_[row][i], layer, tensors_[i], 1));
+}
+
+void OptimizerPhase::write_update(int layer) {
+  const auto row = static_cast<std::size_t>(layer);
+  const bool on_gpu = plan_.optimizer_on_gpu(layer);
+  Access gradient = gradients_.finished(layer);
+  if (gradient_returns(layer)) {
+    gradient = Writer::access(gradient_in_slot(layer), gradient.bytes, gradient.value);
+  } else if (!on_gpu && plan_.gradient_home(layer) == TierKind::hbm) {
+    const Place slab = plan_.is_edge(layer) ? slabs_[2] : slabs_[static_cast<std::size_t>(next_slab_++ % 2)];
+    const Access landed = Writer::access(slab, gradient.bytes, gradient.value);
+    writer_.copy(op_name("gradient to host", layer), false, Phase::optimizer, gradient, landed);
+    gradient = landed;
+  }
+  Op op;
+  op.name = op_name("adamw", layer);
+  op.lane = !on_gpu ? writer_.adam() : streams(layer) ? writer_.optimizer_gpu() : writer_.compute();
+  op.layer = layer;
+  op.phase = Phase::optimizer;
+  op.work = OptimizerWork{plan_.state_elements(layer), on_gpu ? 1 : plan_.optimizer_threads};
+  op.reads = {gradient,
+              Writer::access(on_gpu ? scalars_hbm_ : scalars_dram_, kScalarBytes, {TensorKind::step_scalars})};
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    const Place place = streams(layer) ? state_in_slot(layer, i) : states_[row][i];
+    op.reads.push_back(state(place, layer, tensors_[i], 0));
+    op.writes.push_back(state(place, layer, tensors_[i], 1));
+  }
+  writer_.add(std::move(op));
+}
+
+/// optimizer_time = end: the phase starts behind the last backward op, and the next step's GPU ops behind all of the
+/// phase.
+void OptimizerPhase::order_serially(int begin, int last_compute) {
+  const std::vector<Op>& ops = writer_.program().schedule().ops;
+  const std::vector<Lane>& lanes = writer_.program().schedule().lanes;
+  std::vector<int> first_of_phase(lanes.size(), -1), last_of_phase(lanes.size(), -1), first_of_step(lanes.size(), -1);
+  for (const Op& op : ops) {
+    const auto lane = static_cast<std::size_t>(op.lane);
+    if (first_of_step[lane] < 0) first_of_step[lane] = op.id;
+    if (op.id < begin || lanes[lane].kind == LaneKind::launch) continue;
+    if (first_of_phase[lane] < 0) first_of_phase[lane] = op.id;
+    last_of_phase[lane] = op.id;
+  }
+  for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
+    if (first_of_phase[lane] >= 0) writer_.program().add_edge(last_compute, first_of_phase[lane], 0);
+    if (last_of_phase[lane] < 0) continue;
+    for (std::size_t next = 0; next < lanes.size(); ++next)
+      if (is_gpu(lanes[next].kind)) writer_.program().add_edge(last_of_phase[lane], first_of_step[next], 1);
+  }
+}
+
+}  // namespace penstock

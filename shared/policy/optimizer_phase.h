@@ -1,0 +1,64 @@
+// Where the optimizer's states lie, the scalars of the step, the updates, and what waits for them.
+//
+// A layer is updated on the host, from DRAM to DRAM, or on the GPU: in place where its states are resident, else
+// streamed through two slots (and one for embedding and head) on a compute lane of its own. A finished gradient that
+// waits in the other tier crosses the link once more.
+#pragma once
+
+#include <vector>
+
+#include "shared/policy/gradient_stream.h"
+#include "shared/policy/writer.h"
+
+namespace penstock {
+
+class OptimizerPhase {
+ public:
+  OptimizerPhase(Writer& writer, GradientStream& gradients);
+
+  /// Where each layer's weights lie between steps, by layer.
+  std::vector<Place> weight_homes() const;
+
+  /// At the start of the step: without clipping, the scalars depend on nothing.
+  void start();
+  /// optimizer_time = backward: the layer's gradient has just landed.
+  void gradient_landed(int layer);
+  /// Behind the last backward op of the step.
+  void finish();
+
+  /// The scalars where the host reads them. REQUIRES: finish() or start() wrote them.
+  Access host_scalars() const;
+
+ private:
+  void make_states();
+  void make_slots();
+  void write_scalars();
+  void write_host_passes();
+  void update_in_order();
+  void update(int layer);
+  void load(int layer);
+  void write_update(int layer);
+  bool streams(int layer) const { return plan_.optimizer_on_gpu(layer) && !plan_.states_resident(layer); }
+  bool gradient_returns(int layer) const {
+    return plan_.optimizer_on_gpu(layer) && plan_.gradient_home(layer) != TierKind::hbm;
+  }
+  bool needs_slot(int layer) const { return streams(layer) || gradient_returns(layer); }
+  Access state(const Place& place, int layer, const Plan::StateTensor& tensor, int version) const;
+  /// Places within the layer's slot: streamed states, and behind them a gradient that comes back from DRAM.
+  Place state_in_slot(int layer, std::size_t index) const;
+  Place gradient_in_slot(int layer) const { return state_in_slot(layer, streams(layer) ? tensors_.size() : 0); }
+  void order_serially(int begin, int last_compute);
+
+  Writer& writer_;
+  const Plan& plan_;
+  GradientStream& gradients_;
+  std::vector<Plan::StateTensor> tensors_;
+  std::vector<std::vector<Place>> states_;  // [layer][tensor], at home
+  std::vector<Place> slots_;                // decoder, decoder, edge; streamed states
+  std::vector<Place> slabs_;                // decoder, decoder, edge; DRAM, gradients that waited in HBM
+  std::vector<Place> slot_of_;              // by layer
+  int next_slot_ = 0, next_slab_ = 0;
+  Place scalars_hbm_, scalars_dram_;
+};
+
+}  // namespace penstock

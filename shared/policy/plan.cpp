@@ -1,0 +1,144 @@
+#include "shared/policy/plan.h"
+
+#include <algorithm>
+
+namespace penstock {
+
+Plan::Plan(const PolicyInput& policy_input)
+    : input(policy_input), parameters(policy_input.parameters), model(policy_input.model), head(model.head_index()) {
+  batch = {input.micro_batch, input.sequence_length};
+  micro_batches = input.sequences / input.micro_batch;
+  layout = {parameters.keep, parameters.numerics.chunking, input.library_bytes};
+  boundary = boundary_bytes(model, batch);
+  kept = kept_region(model, LayerKind::decoder, batch, layout).bytes;
+  recomputed = recomputed_region(model, LayerKind::decoder, batch, layout).bytes;
+  optimizer_threads =
+      parameters.optimizer_threads > 0 ? parameters.optimizer_threads : std::max(1, input.host_threads - 1);
+  plan_groups();
+  plan_visits();
+  workspace = std::max(
+      {workspace_bytes(LayerKind::embedding, Pass::forward), workspace_bytes(LayerKind::decoder, Pass::forward),
+       workspace_bytes(LayerKind::head, Pass::loss), workspace_bytes(LayerKind::decoder, Pass::backward),
+       workspace_bytes(LayerKind::embedding, Pass::backward)});
+  if (recomputes()) workspace = std::max(workspace, workspace_bytes(LayerKind::decoder, Pass::recompute));
+}
+
+void Plan::plan_groups() {
+  const int group = parameters.group > 0 ? parameters.group : micro_batches;
+  const int first = parameters.first_group > 0 ? parameters.first_group : group;
+  for (int begin = 0; begin < micro_batches;) {
+    const int count = begin == 0 ? first : group;
+    groups.push_back({begin, count});
+    largest_group = std::max(largest_group, count);
+    begin += count;
+  }
+}
+
+void Plan::plan_visits() {
+  for (int group = 0; group < static_cast<int>(groups.size()); ++group) {
+    for (int layer = 0; layer < head; ++layer) visits.push_back({VisitKind::forward, layer, group});
+    visits.push_back({VisitKind::loss, head, group});
+    plan_backward(group);
+    visits.push_back({VisitKind::embedding_backward, 0, group});
+  }
+}
+
+/// Blocks of checkpoint_every layers, last block first: the block's layers but the last are recomputed from its
+/// checkpoint in a pass of their own; the last one's recompute and backward share a visit (and one load of its
+/// weights).
+void Plan::plan_backward(int group) {
+  const int every = parameters.checkpoint_every;
+  const int blocks = (head - 1 + every - 1) / every;
+  // As MegaTrain's released code: the pass over the block runs whole, and every layer's forward again before its
+  // backward.
+  const bool twice = parameters.forward_twice;
+  const bool separate = parameters.recompute_loads > 0;
+  for (int block = blocks - 1; block >= 0; --block) {
+    const int first = 1 + block * every;
+    const int last = std::min(first + every, head) - 1;
+    const int pass_end = twice || (separate && recomputes()) ? last : last - 1;
+    for (int layer = first; layer <= pass_end; ++layer)
+      visits.push_back({VisitKind::recompute, layer, group, twice || layer < last});
+    for (int layer = last; layer >= first; --layer) {
+      const bool redo = recomputes() && (twice || layer > pass_end);
+      visits.push_back({redo ? VisitKind::redo_backward : VisitKind::backward, layer, group, redo && twice});
+    }
+  }
+}
+
+LayerKind Plan::kind(int layer) const {
+  return layer == 0 ? LayerKind::embedding : layer == head ? LayerKind::head : LayerKind::decoder;
+}
+
+std::int64_t Plan::workspace_bytes(LayerKind layer_kind, Pass pass) const {
+  return workspace_region(model, layer_kind, pass, batch, layout).bytes;
+}
+
+std::int64_t Plan::sum_bytes(int layer) const {
+  return model.layers[static_cast<std::size_t>(layer)].gradient_elements *
+         element_bytes(parameters.numerics.gradient_sum);
+}
+
+std::int64_t Plan::part_bytes(int layer) const {
+  return model.layers[static_cast<std::size_t>(layer)].gradient_elements *
+         element_bytes(parameters.numerics.gradient_link);
+}
+
+std::int64_t Plan::gradient_bytes(int layer) const {
+  return state_elements(layer) * element_bytes(parameters.numerics.gradient_link);
+}
+
+std::int64_t Plan::largest(bool edge, std::int64_t (Plan::*bytes)(int) const) const {
+  return edge ? std::max((this->*bytes)(0), (this->*bytes)(head)) : (this->*bytes)(1);
+}
+
+namespace {
+bool among_first(int layer, int count) { return count < 0 || layer <= count; }
+}  // namespace
+
+bool Plan::states_resident(int layer) const {
+  const int count = parameters.resident_states;
+  return among_first(layer, count) && (count < 0 || !is_edge(layer));
+}
+
+bool Plan::weights_resident(int layer) const {
+  const int count = parameters.resident_weights;
+  return states_resident(layer) || (among_first(layer, count) && (count < 0 || !is_edge(layer)));
+}
+
+bool Plan::optimizer_on_gpu(int layer) const {
+  return parameters.optimizer_place == OptimizerPlace::gpu || states_resident(layer);
+}
+
+bool Plan::all_optimizers_on_gpu() const {
+  return optimizer_on_gpu(0) && optimizer_on_gpu(head - 1) && optimizer_on_gpu(head);
+}
+
+bool Plan::any_optimizer_on_gpu() const {
+  for (int layer = 0; layer <= head; ++layer)
+    if (optimizer_on_gpu(layer)) return true;
+  return false;
+}
+
+TierKind Plan::gradient_home(int layer) const {
+  if (parameters.numerics.sum_on_host) return TierKind::dram;
+  return states_resident(layer) ? TierKind::hbm : parameters.gradients;
+}
+
+bool Plan::finishes_in_place(int layer) const {
+  // The sum of a tied head is read once more, by the embedding's finish.
+  if (layer == head && model.config.tied_embeddings) return false;
+  return parameters.numerics.gradient_sum == parameters.numerics.gradient_link;
+}
+
+std::vector<Plan::StateTensor> Plan::state_tensors() const {
+  const std::int64_t moment = element_bytes(parameters.numerics.moments);
+  std::vector<StateTensor> tensors{{TensorKind::weights, 2, "weights"}};
+  if (parameters.numerics.states == StateFormat::planes) tensors.push_back({TensorKind::low_bits, 2, "low bits"});
+  if (parameters.numerics.states == StateFormat::master_and_copy) tensors.push_back({TensorKind::master, 4, "master"});
+  tensors.push_back({TensorKind::moment_m, moment, "m"});
+  tensors.push_back({TensorKind::moment_v, moment, "v"});
+  return tensors;
+}
+
+}  // namespace penstock

@@ -1,0 +1,94 @@
+// What follows from the parameters before any op is written: groups, visits, sizes, and which layer's data lives where.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "shared/policy/parameters.h"
+
+namespace penstock {
+
+/// Consecutive micro-batches that visit a layer together.
+struct Group {
+  int first = 0;
+  int count = 0;
+};
+
+/// What a visit does with one layer for each micro-batch of a group.
+enum class VisitKind {
+  forward,        // embedding and decoder
+  loss,           // head
+  recompute,      // decoder: fill recomputed(l, m) of a block, and the input of the block's next layer
+  backward,       // decoder, from regions that are all there
+  redo_backward,  // decoder: recompute, then backward, micro-batch by micro-batch
+  embedding_backward,
+};
+
+struct Visit {
+  VisitKind kind = VisitKind::forward;
+  int layer = 0;
+  int group = 0;
+  bool writes_output = false;  // of a recompute: makes the next layer's input too
+};
+
+struct Plan {
+  explicit Plan(const PolicyInput& policy_input);
+
+  const PolicyInput& input;
+  const PolicyParameters& parameters;
+  const Model& model;
+  BatchShape batch;       // one micro-batch
+  int micro_batches = 0;  // per step
+  int head = 0;           // index of the head
+  LayoutOptions layout;
+  std::vector<Group> groups;
+  int largest_group = 0;
+  std::vector<Visit> visits;  // of one step, in order
+
+  std::int64_t boundary = 0;              // bytes of one boundary activation
+  std::int64_t kept = 0, recomputed = 0;  // bytes of a decoder layer's regions for one micro-batch
+  std::int64_t workspace = 0;             // the largest of any template op
+  int optimizer_threads = 1;
+
+  bool recomputes() const { return recomputed > 0; }
+  bool one_group() const { return groups.size() == 1; }
+  LayerKind kind(int layer) const;
+  bool is_edge(int layer) const { return layer == 0 || layer == head; }
+  /// Whether decoder layer `layer`'s input waits for backward (else it is recomputed from its block's checkpoint).
+  bool is_checkpoint(int layer) const { return layer != head && (layer - 1) % parameters.checkpoint_every == 0; }
+  std::int64_t workspace_bytes(LayerKind kind, Pass pass) const;
+
+  std::int64_t state_elements(int layer) const { return model.layers[static_cast<std::size_t>(layer)].state_elements; }
+  std::int64_t weight_bytes(int layer) const { return 2 * state_elements(layer); }
+  std::int64_t sum_bytes(int layer) const;       // gradient_sum
+  std::int64_t part_bytes(int layer) const;      // gradient_part
+  std::int64_t gradient_bytes(int layer) const;  // gradient, finished
+  /// Largest `bytes(layer)` of the decoder layers, or of embedding and head.
+  std::int64_t largest(bool edge, std::int64_t (Plan::*bytes)(int) const) const;
+
+  bool weights_resident(int layer) const;  // in HBM through the step
+  bool states_resident(int layer) const;   // states, and so the weights' home, in HBM
+  bool optimizer_on_gpu(int layer) const;
+  bool all_optimizers_on_gpu() const;
+  bool any_optimizer_on_gpu() const;
+  bool scalars_on_gpu() const { return all_optimizers_on_gpu() && !parameters.numerics.sum_on_host; }
+  TierKind gradient_home(int layer) const;  // where the finished gradient waits
+  bool finishes_in_place(int layer) const;  // gradient takes the place of the sum
+  /// The state tensors of the format, with their element sizes.
+  struct StateTensor {
+    TensorKind tensor;
+    std::int64_t element_bytes;
+    const char* name;
+  };
+  std::vector<StateTensor> state_tensors() const;
+
+ private:
+  void plan_groups();
+  void plan_visits();
+  void plan_backward(int group);
+};
+
+/// Throws InputError for parameters that contradict each other or the workload.
+void check_policy_input(const PolicyInput& input);
+
+}  // namespace penstock

@@ -1,0 +1,98 @@
+#include <fmt/format.h>
+
+#include "shared/error.h"
+#include "shared/policy/plan.h"
+
+namespace penstock {
+namespace {
+
+constexpr std::int64_t kLongestSequence = std::int64_t{1} << 26;
+constexpr std::int64_t kMostTokens = std::int64_t{1} << 31;  // of one micro-batch
+constexpr std::int64_t kMostOps = 4'000'000;
+
+[[noreturn]] void fail(const std::string& text) { throw InputError("policy: " + text); }
+
+void check_range(const char* name, std::int64_t value, std::int64_t low, std::int64_t high) {
+  if (value < low || value > high) fail(fmt::format("{} = {} is out of range ({} to {})", name, value, low, high));
+}
+
+void check_workload(const PolicyInput& input) {
+  check_range("sequence_length", input.sequence_length, 1, kLongestSequence);
+  check_range("sequences", input.sequences, 1, 1 << 24);
+  check_range("micro_batch", input.micro_batch, 1, input.sequences);
+  if (input.sequences % input.micro_batch != 0)
+    fail(fmt::format("micro_batch = {} does not divide sequences = {}", input.micro_batch, input.sequences));
+  if (input.micro_batch * input.sequence_length > kMostTokens)
+    fail(fmt::format("a micro-batch of {} sequences of {} tokens is absurdly large", input.micro_batch,
+                     input.sequence_length));
+  check_range("host threads", input.host_threads, 1, 1 << 16);
+  check_range("library_bytes", input.library_bytes, 0, std::int64_t{1} << 48);
+}
+
+void check_groups(const PolicyInput& input) {
+  const PolicyParameters& p = input.parameters;
+  const int micro_batches = input.sequences / input.micro_batch;
+  check_range("group", p.group, 0, micro_batches);
+  check_range("first_group", p.first_group, 0, micro_batches);
+  const int group = p.group > 0 ? p.group : micro_batches;
+  const int first = p.first_group > 0 ? p.first_group : group;
+  if ((micro_batches - first) % group != 0)
+    fail(fmt::format("groups of {} micro-batches{} do not add up to the {} of a step", group,
+                     p.first_group > 0 ? fmt::format(" behind a first group of {}", first) : "", micro_batches));
+  const std::int64_t ops = std::int64_t{input.model.layer_count()} * micro_batches * 8;
+  if (ops > kMostOps)
+    fail(fmt::format("{} micro-batches of {} layers make more than {} ops per step; use a larger micro_batch",
+                     micro_batches, input.model.layer_count(), kMostOps));
+}
+
+void check_streams(const PolicyParameters& p, int decoders) {
+  check_range("weight_buffers", p.weight_buffers, 1, 1024);
+  check_range("activation_slots", p.activation_slots, 1, 1024);
+  check_range("gradient_slots", p.gradient_slots, 1, 1024);
+  check_range("resident_weights", p.resident_weights, -1, decoders);
+  check_range("resident_states", p.resident_states, -1, decoders);
+  check_range("optimizer_threads", p.optimizer_threads, 0, 1 << 16);
+  check_range("recompute_loads", p.recompute_loads, 0, 1);
+  check_range("checkpoint_every", p.checkpoint_every, 1, decoders);
+  if (p.burst == BurstKind::fixed) check_range("burst_bytes", p.burst_bytes, 1 << 12, std::int64_t{1} << 40);
+  if (!(p.host_pass_bytes_per_parameter >= 0 && p.host_pass_bytes_per_parameter <= 1e4))
+    fail(fmt::format("host_pass_bytes_per_parameter = {} is out of range (0 to 10000)",
+                     p.host_pass_bytes_per_parameter));
+  check_range("mlp_tokens", p.numerics.chunking.mlp_tokens, 0, kMostTokens);
+  check_range("loss_tokens", p.numerics.chunking.loss_tokens, 0, kMostTokens);
+  for (const auto& [name, tier] : {std::pair{"activations", p.activations}, std::pair{"gradients", p.gradients},
+                                   std::pair{"gradient_sums", p.gradient_sums}})
+    if (tier == TierKind::nvme) fail(fmt::format("{} = \"nvme\" is not supported; hbm or dram", name));
+}
+
+void check_contradictions(const PolicyParameters& p) {
+  if (p.optimizer_time == OptimizerTime::backward && p.numerics.clip)
+    fail(
+        "optimizer_time = \"backward\" updates layers before the global norm is known, so it cannot clip; "
+        "set clip = false, or optimizer_time = \"next_forward\" or \"end\"");
+  if (p.keep == Keep::everything) {
+    if (p.checkpoint_every > 1)
+      fail(fmt::format(
+          "keep = \"everything\" leaves nothing to recompute, but checkpoint_every = {} drops layer inputs; "
+          "set checkpoint_every = 1 or keep less",
+          p.checkpoint_every));
+    if (p.recompute_loads > 0 || p.forward_twice)
+      fail("keep = \"everything\" leaves nothing to recompute, so recompute_loads and forward_twice have no meaning");
+  }
+  if (p.numerics.sum_on_host && p.gradients == TierKind::hbm)
+    fail("gradients summed on the host (sum_on_host) are finished there: gradients = \"hbm\" contradicts it");
+  if (p.numerics.sum_on_host && p.gradient_sums == TierKind::dram)
+    fail("gradient_sums = \"dram\" lets sums travel to the GPU and back; with sum_on_host they never leave the host");
+}
+
+}  // namespace
+
+void check_policy_input(const PolicyInput& input) {
+  if (input.model.layer_count() < 3) fail("the model has no decoder layer");
+  check_workload(input);
+  check_streams(input.parameters, input.model.layer_count() - 2);
+  check_groups(input);
+  check_contradictions(input.parameters);
+}
+
+}  // namespace penstock

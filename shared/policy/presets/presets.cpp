@@ -1,0 +1,35 @@
+#include <fmt/format.h>
+
+#include "shared/error.h"
+#include "shared/policy/presets/preset.h"
+
+namespace penstock {
+namespace {
+
+const std::vector<Preset>& all_presets() {
+  static const std::vector<Preset> all{penstock_preset(),           resident_preset(),      megatrain_preset(),
+                                       megatrain_released_preset(), zero3_offload_preset(), fsdp2_offload_preset()};
+  return all;
+}
+
+}  // namespace
+
+const std::vector<PresetInfo>& presets() {
+  static const std::vector<PresetInfo> infos = [] {
+    std::vector<PresetInfo> list;
+    for (const Preset& preset : all_presets()) list.push_back(preset.info);
+    return list;
+  }();
+  return infos;
+}
+
+PolicyParameters preset_parameters(const std::string& name) {
+  std::string names;
+  for (const Preset& preset : all_presets()) {
+    if (preset.info.name == name) return preset.parameters;
+    names += (names.empty() ? "" : ", ") + preset.info.name;
+  }
+  throw InputError(fmt::format("policy: there is no preset '{}'; there are: {}", name, names));
+}
+
+}  // namespace penstock

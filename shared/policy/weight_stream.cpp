@@ -1,0 +1,172 @@
+#include "shared/policy/weight_stream.h"
+
+#include <algorithm>
+#include <limits>
+
+#include <fmt/format.h>
+
+namespace penstock {
+namespace {
+
+Phase phase_of(VisitKind kind) {
+  if (kind == VisitKind::forward) return Phase::forward;
+  return kind == VisitKind::loss ? Phase::loss : Phase::backward;
+}
+
+}  // namespace
+
+WeightStream::WeightStream(Writer& writer, const std::vector<Place>& homes)
+    : writer_(writer),
+      plan_(writer.plan()),
+      homes_(homes),
+      fixed_slot_(homes.size(), -1),
+      visits_of_layer_(homes.size()) {
+  make_slots();
+  plan_needs();
+}
+
+void WeightStream::make_slots() {
+  const auto add = [&](const std::string& name, std::int64_t bytes) {
+    slots_.push_back({writer_.buffer(name, TierKind::hbm, bytes), -1, -1, -1});
+    return static_cast<int>(slots_.size()) - 1;
+  };
+  const auto streams = [&](int layer) { return !plan_.weights_resident(layer); };
+  bool any_decoder = false;
+  for (int layer = 1; layer < plan_.head; ++layer) any_decoder = any_decoder || streams(layer);
+  if (any_decoder) {
+    ring_ = plan_.parameters.weight_buffers;
+    for (int i = 0; i < ring_; ++i) add(fmt::format("weights slot {}", i), plan_.weight_bytes(1));
+  }
+  const bool tied = plan_.model.config.tied_embeddings;
+  if (streams(0)) {
+    const std::int64_t head = streams(plan_.head) && !tied ? plan_.weight_bytes(plan_.head) : 0;
+    fixed_slot_[0] = add("weights slot edge", std::max(plan_.weight_bytes(0), head));
+  }
+  if (streams(plan_.head))
+    fixed_slot_[static_cast<std::size_t>(plan_.head)] =
+        tied ? add("weights slot final norm", plan_.weight_bytes(plan_.head)) : fixed_slot_[0];
+  for (int layer = 0; layer <= plan_.head; ++layer)
+    if (!streams(layer) && !plan_.states_resident(layer))
+      fixed_slot_[static_cast<std::size_t>(layer)] =
+          add(fmt::format("weights {} resident", layer), plan_.weight_bytes(layer));
+}
+
+void WeightStream::plan_needs() {
+  for (const Visit& visit : plan_.visits) {
+    std::vector<Need> needs;
+    if (visit.kind != VisitKind::embedding_backward) needs.push_back({visit.layer});
+    if (visit.kind == VisitKind::loss && plan_.model.config.tied_embeddings) needs.push_back({0});
+    for (const Need& need : needs)
+      visits_of_layer_[static_cast<std::size_t>(need.layer)].push_back(static_cast<int>(needs_.size()));
+    needs_.push_back(std::move(needs));
+  }
+}
+
+void WeightStream::start() { place_needs(0, 0, 0); }
+
+void WeightStream::start_ahead() {
+  if (plan_.parameters.host_waits == HostWaits::on_compute) return;
+  const int ahead = plan_.parameters.weight_buffers - 2;
+  place_needs(0, ahead, ahead + 1);
+}
+
+void WeightStream::after_first_op(int visit) {
+  if (plan_.parameters.host_waits == HostWaits::on_compute) return;
+  const int ahead = visit + plan_.parameters.weight_buffers - 1;
+  place_needs(visit, ahead, ahead + 1);
+}
+
+void WeightStream::enter(int visit) {
+  place_needs(visit, visit, visit);
+  if (plan_.parameters.host_waits != HostWaits::per_layer) return;
+  for (const Need& need : needs_[static_cast<std::size_t>(visit)])
+    if (need.load >= 0)
+      writer_.wait(op_name("wait for weights", need.layer), need.load, need.layer,
+                   phase_of(plan_.visits[static_cast<std::size_t>(visit)].kind));
+}
+
+void WeightStream::place_needs(int visit, int through_ring, int through_edge) {
+  const int last = std::min(std::max(through_ring, through_edge), static_cast<int>(needs_.size()) - 1);
+  for (int needing = visit; needing <= last; ++needing)
+    for (Need& need : needs_[static_cast<std::size_t>(needing)])
+      if (!need.is_placed && needing <= (plan_.is_edge(need.layer) ? through_edge : through_ring) &&
+          !is_slot_taken(visit, need.layer))
+        place(visit, needing, need);
+}
+
+/// Whether the slot that `layer` always takes still serves another layer's visit.
+bool WeightStream::is_slot_taken(int visit, int layer) const {
+  const int fixed = fixed_slot_[static_cast<std::size_t>(layer)];
+  if (fixed < 0) return false;
+  const Slot& slot = slots_[static_cast<std::size_t>(fixed)];
+  return slot.layer != layer && slot.last_visit >= visit;
+}
+
+void WeightStream::place(int visit, int needing_visit, Need& need) {
+  need.is_placed = true;
+  if (plan_.states_resident(need.layer)) return;
+  const int fixed = fixed_slot_[static_cast<std::size_t>(need.layer)];
+  if (fixed >= 0) {
+    need.slot = fixed;
+  } else {
+    for (int i = 0; i < ring_ && plan_.parameters.recompute_loads == 0; ++i)
+      if (slots_[static_cast<std::size_t>(i)].layer == need.layer) need.slot = i;
+    if (need.slot < 0) need.slot = choose_ring_slot(visit, needing_visit);
+  }
+  Slot& slot = slots_[static_cast<std::size_t>(need.slot)];
+  const bool reload = fixed < 0 && plan_.parameters.recompute_loads > 0;
+  if (slot.layer != need.layer || reload) load(needing_visit, need, slot);
+  slot.last_visit = needing_visit;
+}
+
+/// A slot that nothing between the running visit and the needing one needs; of those, the one whose layer is needed
+/// last.
+int WeightStream::choose_ring_slot(int visit, int needing_visit) const {
+  int best = -1;
+  std::pair<int, int> best_rank;
+  for (int i = 0; i < ring_; ++i) {
+    const Slot& slot = slots_[static_cast<std::size_t>(i)];
+    if (slot.last_visit >= visit) continue;
+    const std::pair<int, int> rank{next_use(needing_visit, slot.layer), -slot.last_visit};
+    if (best < 0 || rank > best_rank) {
+      best = i;
+      best_rank = rank;
+    }
+  }
+  return best;
+}
+
+int WeightStream::next_use(int after_visit, int layer) const {
+  if (layer < 0) return std::numeric_limits<int>::max();
+  const std::vector<int>& visits = visits_of_layer_[static_cast<std::size_t>(layer)];
+  const auto next = std::upper_bound(visits.begin(), visits.end(), after_visit);
+  return next == visits.end() ? std::numeric_limits<int>::max() : *next;
+}
+
+void WeightStream::load(int needing_visit, Need& need, Slot& slot) {
+  const Phase phase = phase_of(plan_.visits[static_cast<std::size_t>(needing_visit)].kind);
+  if (plan_.parameters.host_waits == HostWaits::per_buffer && slot.last_load >= 0)
+    writer_.wait(op_name("wait for buffer of weights", need.layer), slot.last_load, need.layer, phase);
+  const int before = writer_.last_on(writer_.compute());
+  const std::int64_t bytes = plan_.weight_bytes(need.layer);
+  const Value value{TensorKind::weights, need.layer};
+  need.load = writer_.copy(op_name("load weights", need.layer), true, phase,
+                           Writer::access(homes_[static_cast<std::size_t>(need.layer)], bytes, value),
+                           Writer::access(slot.place, bytes, value));
+  if (plan_.parameters.host_waits == HostWaits::on_compute && before >= 0)
+    writer_.program().add_edge(before, need.load, 0);
+  slot.layer = need.layer;
+  slot.last_load = need.load;
+}
+
+std::vector<Access> WeightStream::reads(int visit) const {
+  std::vector<Access> reads;
+  for (const Need& need : needs_[static_cast<std::size_t>(visit)]) {
+    const Place& place = need.slot >= 0 ? slots_[static_cast<std::size_t>(need.slot)].place
+                                        : homes_[static_cast<std::size_t>(need.layer)];
+    reads.push_back(Writer::access(place, plan_.weight_bytes(need.layer), {TensorKind::weights, need.layer}));
+  }
+  return reads;
+}
+
+}  // namespace penstock

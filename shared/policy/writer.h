@@ -1,0 +1,65 @@
+// Writes ops into a program: lanes that exist because something uses them, copies cut into bursts, launch-thread waits.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "shared/policy/plan.h"
+#include "shared/policy/program.h"
+
+namespace penstock {
+
+/// A place that holds one value: bytes of a buffer from `offset` on.
+struct Place {
+  int buffer = -1;
+  std::int64_t offset = 0;
+};
+
+class Writer {
+ public:
+  Writer(const Plan& plan, Schedule header);
+
+  Program& program() { return program_; }
+  const Plan& plan() const { return plan_; }
+
+  Place buffer(const std::string& name, TierKind tier, std::int64_t bytes) {
+    return {program_.add_buffer(name, tier, bytes), 0};
+  }
+  static Access access(const Place& place, std::int64_t bytes, const Value& value) {
+    return {place.buffer, place.offset, bytes, value};
+  }
+
+  /// Index of the lane, made at its first use.
+  int compute() { return lane("compute", LaneKind::gpu_compute); }
+  int optimizer_gpu() { return lane("optimizer", LaneKind::gpu_compute); }
+  int adam() { return lane("adam", LaneKind::host); }
+  int accumulate() { return lane("accumulate", LaneKind::host); }
+  int input() { return lane("input", LaneKind::host); }
+  int h2d();
+  int d2h();
+
+  int add(Op op);
+  /// Copies of a layer's parameters, states or gradients follow the policy's bursts; others go in one.
+  int copy(const std::string& name, bool to_device, Phase phase, const Access& from, const Access& to);
+  int wait(const std::string& name, int op, int layer, Phase phase);
+  /// Last op on `lane`, -1 if it has none.
+  int last_on(int lane) const;
+  int next_id() const { return static_cast<int>(program_.schedule().ops.size()); }
+
+ private:
+  int lane(const std::string& name, LaneKind kind);
+  std::vector<Burst> bursts(const Value& value, std::int64_t bytes) const;
+  std::vector<Burst> tensor_bursts(const Value& value, std::int64_t bytes) const;
+
+  const Plan& plan_;
+  Program program_;
+  std::map<std::string, int> lanes_;
+  std::vector<int> last_on_lane_;
+};
+
+/// "forward 3 #0"; the micro-batch only where there is one.
+std::string op_name(const std::string& what, int layer, int micro_batch = -1);
+
+}  // namespace penstock
