@@ -53,7 +53,7 @@ void check_streams(const PolicyParameters& p, int decoders) {
   check_range("resident_states", p.resident_states, -1, decoders);
   check_range("optimizer_threads", p.optimizer_threads, 0, 1 << 16);
   check_range("recompute_loads", p.recompute_loads, 0, 1);
-  check_range("checkpoint_every", p.checkpoint_every, 1, decoders);
+  check_range("checkpoint_every", p.checkpoint_every, 1, 1 << 20);
   if (p.burst == BurstKind::fixed) check_range("burst_bytes", p.burst_bytes, 1 << 12, std::int64_t{1} << 40);
   if (!(p.host_pass_bytes_per_parameter >= 0 && p.host_pass_bytes_per_parameter <= 1e4))
     fail(fmt::format("host_pass_bytes_per_parameter = {} is out of range (0 to 10000)",

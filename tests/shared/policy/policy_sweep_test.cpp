@@ -1,0 +1,141 @@
+// Every preset, with every parameter that changes what crosses the link varied, passes the checker.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "shared/ir/checker.h"
+#include "tests/shared/policy/small_models.h"
+
+namespace penstock {
+namespace {
+
+std::string describe(const PolicyInput& in) {
+  const PolicyParameters& p = in.parameters;
+  return fmt::format(
+      "{} {} group {}+{} keep {} K {} activations {} time {} place {} sum_on_host {} sums {} gradients {} types {}/{} "
+      "buffers {} slots {}/{} resident {}/{} clip {} micro-batches {}",
+      in.model.config.name, p.name, p.first_group, p.group, int(p.keep), p.checkpoint_every, int(p.activations),
+      int(p.optimizer_time), int(p.optimizer_place), p.numerics.sum_on_host, int(p.gradient_sums), int(p.gradients),
+      int(p.numerics.gradient_sum), int(p.numerics.gradient_link), p.weight_buffers, p.activation_slots,
+      p.gradient_slots, p.resident_weights, p.resident_states, p.numerics.clip, in.sequences / in.micro_batch);
+}
+
+/// Number of faults; the first one is shown.
+std::size_t faults(const PolicyInput& in) {
+  const Schedule schedule = make_schedule(in);
+  const std::vector<Fault> found = check_schedule(schedule, 3);
+  if (!found.empty()) ADD_FAILURE() << describe(in) << "\n  " << found.front().text;
+  return found.size();
+}
+
+std::vector<Model> models() { return {small::llama(), small::qwen2_tied(), small::qwen3()}; }
+
+TEST(PolicySweep, PresetsAsTheyAre) {
+  for (const PresetInfo& preset : presets())
+    for (const Model& model : models()) EXPECT_EQ(faults(small::input(model, preset.name)), 0u);
+}
+
+TEST(PolicySweep, GroupsKeepActivationsAndBlocks) {
+  for (const PresetInfo& preset : presets())
+    for (const Model& model : models())
+      for (const int group : {1, 2, 0})
+        for (const Keep keep : {Keep::input, Keep::input_attention, Keep::everything})
+          for (const TierKind activations : {TierKind::hbm, TierKind::dram})
+            for (const int every : {1, 2, 4}) {
+              PolicyInput in = small::input(model, preset.name);
+              in.parameters.group = group;
+              in.parameters.keep = keep;
+              in.parameters.activations = activations;
+              in.parameters.checkpoint_every = every;
+              if (keep == Keep::everything) {
+                in.parameters.checkpoint_every = 1;
+                in.parameters.recompute_loads = 0;
+                in.parameters.forward_twice = false;
+              }
+              if (faults(in) > 0) return;
+            }
+}
+
+TEST(PolicySweep, GradientsAndOptimizer) {
+  for (const PresetInfo& preset : presets())
+    for (const Model& model : models())
+      for (const int group : {1, 0})
+        for (const OptimizerTime time : {OptimizerTime::end, OptimizerTime::next_forward, OptimizerTime::backward})
+          for (const OptimizerPlace place : {OptimizerPlace::host, OptimizerPlace::gpu})
+            for (const int sums : {0, 1, 2})  // HBM, DRAM over the link, host
+              for (const TierKind gradients : {TierKind::hbm, TierKind::dram})
+                for (const ElementType sum : {ElementType::bf16, ElementType::fp32})
+                  for (const ElementType link : {ElementType::bf16, ElementType::fp32}) {
+                    PolicyInput in = small::input(model, preset.name);
+                    PolicyParameters& p = in.parameters;
+                    p.group = group;
+                    p.optimizer_time = time;
+                    p.numerics.clip = time != OptimizerTime::backward;
+                    p.optimizer_place = place;
+                    p.numerics.sum_on_host = sums == 2;
+                    p.gradient_sums = sums == 1 ? TierKind::dram : TierKind::hbm;
+                    p.gradients = sums == 2 ? TierKind::dram : gradients;
+                    p.numerics.gradient_sum = sum;
+                    p.numerics.gradient_link = link;
+                    if (faults(in) > 0) return;
+                  }
+}
+
+TEST(PolicySweep, ResidentLayers) {
+  for (const Model& model : models())
+    for (const int weights : {-1, 0, 2, 5})
+      for (const int states : {-1, 0, 1, 5})
+        for (const OptimizerPlace place : {OptimizerPlace::host, OptimizerPlace::gpu})
+          for (const TierKind gradients : {TierKind::hbm, TierKind::dram})
+            for (const int buffers : {1, 2, 3, 9})
+              for (const OptimizerTime time : {OptimizerTime::end, OptimizerTime::next_forward}) {
+                PolicyInput in = small::input(model, "penstock");
+                in.parameters.resident_weights = weights;
+                in.parameters.resident_states = states;
+                in.parameters.optimizer_place = place;
+                in.parameters.gradients = gradients;
+                in.parameters.weight_buffers = buffers;
+                in.parameters.optimizer_time = time;
+                if (faults(in) > 0) return;
+              }
+}
+
+TEST(PolicySweep, SlotsBurstsLanesAndWaits) {
+  for (const PresetInfo& preset : presets())
+    for (const Model& model : models())
+      for (const int slots : {1, 2, 3})
+        for (const HostWaits waits :
+             {HostWaits::none, HostWaits::per_layer, HostWaits::per_buffer, HostWaits::on_compute})
+          for (const CopyLanes lanes : {CopyLanes::shared, CopyLanes::per_direction})
+            for (const BurstKind burst : {BurstKind::layer, BurstKind::tensor, BurstKind::fixed})
+              for (const bool clip : {false, true}) {
+                PolicyInput in = small::input(model, preset.name);
+                PolicyParameters& p = in.parameters;
+                p.activations = TierKind::dram;
+                p.keep = Keep::input_attention;
+                p.activation_slots = p.gradient_slots = slots;
+                p.host_waits = waits;
+                p.copy_lanes = lanes;
+                p.burst = burst;
+                p.burst_bytes = 4096;
+                p.numerics.clip = clip;
+                if (faults(in) > 0) return;
+              }
+}
+
+TEST(PolicySweep, FirstGroupAndSingleMicroBatch) {
+  for (const PresetInfo& preset : presets())
+    for (const Model& model : models()) {
+      PolicyInput in = small::input(model, preset.name);
+      in.parameters.first_group = 2;
+      in.parameters.group = 1;
+      EXPECT_EQ(faults(in), 0u);
+      in.parameters = preset_parameters(preset.name);
+      in.micro_batch = in.sequences;  // one micro-batch
+      EXPECT_EQ(faults(in), 0u);
+      in.parameters.activations = TierKind::dram;
+      EXPECT_EQ(faults(in), 0u);
+    }
+}
+
+}  // namespace
+}  // namespace penstock

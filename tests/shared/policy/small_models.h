@@ -1,0 +1,58 @@
+// Models small enough that a schedule of one is checked in milliseconds, with every structural feature that schedules
+// see.
+#pragma once
+
+#include <string>
+
+#include "shared/model/model.h"
+#include "shared/policy/parameters.h"
+
+namespace penstock::small {
+
+inline ModelConfig base(const char* name) {
+  ModelConfig c;
+  c.name = name;
+  c.hidden = 64;
+  c.intermediate = 128;
+  c.decoder_layers = 5;
+  c.heads = 4;
+  c.kv_heads = 2;
+  c.head_dim = 16;
+  c.vocabulary = 256;
+  c.max_positions = 512;
+  return c;
+}
+
+inline Model llama() { return make_model(base("small-llama")); }
+
+inline Model qwen2_tied() {
+  ModelConfig c = base("small-qwen2");
+  c.family = ModelFamily::qwen2;
+  c.qkv_bias = true;
+  c.tied_embeddings = true;
+  return make_model(c);
+}
+
+inline Model qwen3() {
+  ModelConfig c = base("small-qwen3");
+  c.family = ModelFamily::qwen3;
+  c.qk_norm = true;
+  return make_model(c);
+}
+
+/// Four micro-batches of two sequences of 32 tokens.
+inline PolicyInput input(const Model& model, const std::string& preset) {
+  PolicyInput in;
+  in.model = model;
+  in.sequence_length = 32;
+  in.sequences = 8;
+  in.micro_batch = 2;
+  in.hbm_bytes = std::int64_t{1} << 40;
+  in.dram_bytes = std::int64_t{1} << 40;
+  in.library_bytes = 0;
+  in.host_threads = 4;
+  in.parameters = preset_parameters(preset);
+  return in;
+}
+
+}  // namespace penstock::small
