@@ -4,9 +4,10 @@
 #include <nlohmann/json.hpp>
 
 #include "shared/compare/comparison.h"
-#include "shared/compare/figures.h"
+#include "shared/compare/table.h"
 #include "shared/ir/schedule_json.h"
 #include "shared/ir/schedule_names.h"
+#include "shared/units.h"
 
 namespace penstock {
 namespace {
@@ -20,7 +21,7 @@ ordered_json pair_json(const Pair& pair) { return {{"predicted", pair.predicted}
 /// A line whose error is the signed share of the measured step.
 void add_seconds(Rows& rows, const std::string& name, const Pair& pair, double step) {
   rows.push_back(
-      {name, seconds_text(pair.predicted), seconds_text(pair.measured), percent_text(pair.difference() / step)});
+      {name, format_seconds(pair.predicted), format_seconds(pair.measured), percent_text(pair.difference() / step)});
 }
 
 }  // namespace
@@ -43,8 +44,8 @@ std::string comparison_text(const Schedule& schedule, const Comparison& comparis
   if (!comparison.tiers.empty()) rows.push_back({"peak bytes (error of the measured bytes)"});
   for (const TierComparison& tier : comparison.tiers) {
     const Pair& bytes = tier.peak_bytes;
-    rows.push_back({fmt::format("  {}", tier_names()[static_cast<std::size_t>(tier.tier)]), bytes_text(bytes.predicted),
-                    bytes_text(bytes.measured),
+    rows.push_back({fmt::format("  {}", tier_names()[static_cast<std::size_t>(tier.tier)]),
+                    format_bytes(bytes.predicted), format_bytes(bytes.measured),
                     bytes.measured > 0 ? percent_text(bytes.difference() / bytes.measured) : "-"});
   }
   rows.push_back({"ops that contribute most to the error"});

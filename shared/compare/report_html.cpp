@@ -6,10 +6,11 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "shared/compare/figures.h"
+#include "shared/compare/table.h"
 #include "shared/ir/memory.h"
 #include "shared/ir/schedule_json.h"
 #include "shared/ir/schedule_names.h"
+#include "shared/units.h"
 
 namespace penstock {
 namespace {
@@ -53,7 +54,7 @@ DATA.lanes.forEach((lane, i) => DATA.timelines.forEach((timeline, t) =>
 const height = TOP + DATA.lanes.length * (2 * ROW + GAP);
 let from = -0.02 * DATA.end, to = DATA.end;
 const css = name => getComputedStyle(document.documentElement).getPropertyValue('--' + name).trim();
-const time = s => { const a = Math.abs(s); return a >= 1 ? s.toFixed(3) + ' s' : a >= 1e-3 ? (s * 1e3).toFixed(3) + ' ms' : (s * 1e6).toFixed(1) + ' us'; };
+const time = s => { const a = Math.abs(s); return a < 1e-12 ? '0' : a >= 1 ? s.toFixed(3) + ' s' : a >= 1e-3 ? (s * 1e3).toFixed(3) + ' ms' : (s * 1e6).toFixed(1) + ' us'; };
 const width = () => canvas.clientWidth - LEFT;
 const at = s => LEFT + (s - from) / (to - from) * width();
 const first = bars => { let a = 0, b = bars.length; while (a < b) { const m = (a + b) >> 1; if (bars[m][2] < from) a = m + 1; else b = m; } return a; };
@@ -180,12 +181,13 @@ std::string timelines(const Schedule& schedule, const Timeline& predicted, const
 
 std::string meter(double value, double whole, const char* kind) {
   const double percent = whole > 0 ? std::clamp(value / whole * 100, 0.0, 100.0) : 0;
+  if (percent == 0) return "<div class=meter></div>";
   return fmt::format("<div class=meter><i class={} style=\"width:{:.2f}%\"></i></div>", kind, percent);
 }
 
 std::string seconds_row(const std::string& name, const Pair& pair, double step, bool part) {
   return fmt::format("<tr{}><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n", part ? " class=part" : "",
-                     escaped(name), seconds_text(pair.predicted), seconds_text(pair.measured),
+                     escaped(name), format_seconds(pair.predicted), format_seconds(pair.measured),
                      percent_text(pair.difference() / step));
 }
 
@@ -205,8 +207,8 @@ std::string errors(const Schedule& schedule, const Comparison& comparison) {
   for (const TierComparison& tier : comparison.tiers)
     html += fmt::format(
         "<tr><td>peak bytes: {}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n",
-        tier_names()[static_cast<std::size_t>(tier.tier)], bytes_text(tier.peak_bytes.predicted),
-        bytes_text(tier.peak_bytes.measured),
+        tier_names()[static_cast<std::size_t>(tier.tier)], format_bytes(tier.peak_bytes.predicted),
+        format_bytes(tier.peak_bytes.measured),
         tier.peak_bytes.measured > 0 ? percent_text(tier.peak_bytes.difference() / tier.peak_bytes.measured) : "-");
   html += "<tr><th>ops that contribute most</th><th></th><th></th><th></th></tr>\n";
   for (const OpError& error : comparison.worst_ops)
@@ -225,8 +227,8 @@ std::string stalls(const Comparison& comparison) {
     const Pair& cause = comparison.stall_by_cause[i];
     if (cause.predicted == 0 && cause.measured == 0) continue;
     html += fmt::format("<tr><td>{}</td><td>{}</td><td>{}</td><td>{}{}</td></tr>\n",
-                        escaped(stall_cause_name(static_cast<StallCause>(i))), seconds_text(cause.predicted),
-                        seconds_text(cause.measured), meter(cause.predicted, largest, "p"),
+                        escaped(stall_cause_name(static_cast<StallCause>(i))), format_seconds(cause.predicted),
+                        format_seconds(cause.measured), meter(cause.predicted, largest, "p"),
                         meter(cause.measured, largest, "m"));
   }
   return html + "</table>\n";
@@ -241,12 +243,12 @@ std::string memory(const Schedule& schedule) {
     const double capacity = static_cast<double>(tier.tier.capacity_bytes);
     const double arena = static_cast<double>(tier.arena_bytes);
     html += fmt::format("<tr><th>{} {}</th><th>{}</th><th style=\"text-align:left\">arena, of {}</th></tr>\n",
-                        tier_names()[static_cast<std::size_t>(tier.tier.kind)], tier.tier.device, bytes_text(arena),
-                        bytes_text(capacity));
+                        tier_names()[static_cast<std::size_t>(tier.tier.kind)], tier.tier.device, format_bytes(arena),
+                        format_bytes(capacity));
     for (int phase = 0; phase < kMemoryPhases; ++phase) {
       const double bytes = static_cast<double>(tier.phase_bytes[static_cast<std::size_t>(phase)]);
       html += fmt::format("<tr class=part><td>{}</td><td>{}</td><td>{}</td></tr>\n",
-                          escaped(memory_phase_name(static_cast<MemoryPhase>(phase))), bytes_text(bytes),
+                          escaped(memory_phase_name(static_cast<MemoryPhase>(phase))), format_bytes(bytes),
                           meter(bytes, std::max(capacity, arena), "p"));
     }
   }
@@ -261,15 +263,16 @@ std::string report_html(const Schedule& schedule, const Timeline& predicted, con
   std::string html =
       fmt::format("<!doctype html>\n<html lang=en><head><meta charset=utf-8>\n<title>{}</title>\n{}</head><body>\n",
                   escaped(title), kStyle);
-  html += fmt::format("<h1>{}</h1>\n<p class=soft>{}, {} policy, {} micro-batches of {} x {} tokens; schedule {}</p>\n",
-                      escaped(title), escaped(schedule.model.name), escaped(schedule.policy), schedule.micro_batches,
-                      schedule.micro_batch.sequences, schedule.micro_batch.sequence_length, schedule_hash(schedule));
+  html +=
+      fmt::format("<h1>{}</h1>\n<p class=soft>{}, policy {}, micro-batches: {} of {} x {} tokens; schedule {}</p>\n",
+                  escaped(title), escaped(schedule.model.name), escaped(schedule.policy), schedule.micro_batches,
+                  schedule.micro_batch.sequences, schedule.micro_batch.sequence_length, schedule_hash(schedule));
   const auto tile = [&](const char* name, const std::string& value) {
     html += fmt::format("<div><b>{}</b>{}</div>", value, name);
   };
   html += "<div class=tiles>";
-  tile("predicted step", seconds_text(comparison.step_seconds.predicted));
-  tile("measured step", seconds_text(comparison.step_seconds.measured));
+  tile("predicted step", format_seconds(comparison.step_seconds.predicted));
+  tile("measured step", format_seconds(comparison.step_seconds.measured));
   tile("step error", fmt::format("{:.2f} %", comparison.step_error * 100));
   tile("stall error", fmt::format("{:.2f} %", comparison.stall_error * 100));
   tile(fmt::format("spread of {} measured periods", comparison.measured_periods).c_str(),

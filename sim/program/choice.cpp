@@ -6,12 +6,12 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "shared/compare/figures.h"
 #include "shared/error.h"
 #include "shared/ir/checker.h"
 #include "shared/ir/schedule_json.h"
 #include "shared/ir/schedule_names.h"
 #include "shared/policy/parameters.h"
+#include "shared/units.h"
 #include "sim/program/commands.h"
 
 namespace penstock::sim {
@@ -91,9 +91,9 @@ std::string excess_text(const std::vector<TierMemory>& memory) {
     if (excess <= 0) continue;
     text += fmt::format(
         "{}{} needs {} and has {}, {} too little (most in phase {}, {} live)", text.empty() ? "" : "; ",
-        tier_names()[static_cast<std::size_t>(tier.tier.kind)], bytes_text(static_cast<double>(tier.arena_bytes)),
-        bytes_text(static_cast<double>(tier.tier.capacity_bytes)), bytes_text(static_cast<double>(excess)),
-        memory_phase_name(tier.peak_phase), bytes_text(static_cast<double>(tier.peak_bytes)));
+        tier_names()[static_cast<std::size_t>(tier.tier.kind)], format_bytes(static_cast<double>(tier.arena_bytes)),
+        format_bytes(static_cast<double>(tier.tier.capacity_bytes)), format_bytes(static_cast<double>(excess)),
+        memory_phase_name(tier.peak_phase), format_bytes(static_cast<double>(tier.peak_bytes)));
   }
   return text;
 }

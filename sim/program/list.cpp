@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
-#include "shared/compare/figures.h"
 #include "shared/error.h"
 #include "shared/model/config_json.h"
 #include "shared/policy/parameters.h"
+#include "shared/units.h"
 #include "sim/program/commands.h"
 #include "sim/program/memory_text.h"
 
@@ -67,19 +67,17 @@ std::vector<Entry> list_hardware(const fs::path& folder) {
   for (const fs::path& file : files_in(folder / "hardware", ".toml")) {
     const Machine machine = read_hardware(file);
     const std::string nvme =
-        machine.nvme.bytes > 0 ? ", NVMe " + bytes_text(static_cast<double>(machine.nvme.bytes)) : "";
-    entries.push_back(
-        {file.stem().string(),
-         fmt::format("{}: HBM {}, DRAM {}, link {}/s up and {}/s down{}", machine.gpu.name,
-                     bytes_text(static_cast<double>(machine.gpu.hbm_bytes)),
-                     bytes_text(static_cast<double>(machine.dram_bytes)), bytes_text(machine.link.h2d.bytes_per_second),
-                     bytes_text(machine.link.d2h.bytes_per_second), nvme),
-         {{"name", file.stem().string()},
-          {"file", file.string()},
-          {"gpu", machine.gpu.name},
-          {"hbm_bytes", machine.gpu.hbm_bytes},
-          {"dram_bytes", machine.dram_bytes},
-          {"nvme_bytes", machine.nvme.bytes}}});
+        machine.nvme.bytes > 0 ? ", NVMe " + format_bytes(static_cast<double>(machine.nvme.bytes)) : "";
+    entries.push_back({file.stem().string(),
+                       fmt::format("{}: HBM {}, DRAM {}{}, {} cores", machine.gpu.name,
+                                   format_bytes(static_cast<double>(machine.gpu.hbm_bytes)),
+                                   format_bytes(static_cast<double>(machine.dram_bytes)), nvme, machine.cpu.cores),
+                       {{"name", file.stem().string()},
+                        {"file", file.string()},
+                        {"gpu", machine.gpu.name},
+                        {"hbm_bytes", machine.gpu.hbm_bytes},
+                        {"dram_bytes", machine.dram_bytes},
+                        {"nvme_bytes", machine.nvme.bytes}}});
   }
   return entries;
 }

@@ -4,15 +4,16 @@
 
 #include <nlohmann/json.hpp>
 
-#include "shared/compare/figures.h"
+#include "shared/compare/table.h"
 #include "shared/ir/schedule_names.h"
+#include "shared/units.h"
 
 namespace penstock::sim {
 namespace {
 
 using nlohmann::ordered_json;
 
-std::string bytes(std::int64_t count) { return bytes_text(static_cast<double>(count)); }
+std::string bytes(std::int64_t count) { return format_bytes(static_cast<double>(count)); }
 
 }  // namespace
 

@@ -6,10 +6,11 @@
 
 #include <algorithm>
 
-#include "shared/compare/figures.h"
+#include "shared/compare/table.h"
 #include "shared/error.h"
 #include "shared/ir/schedule_json.h"
 #include "shared/timeline/chrome_trace.h"
+#include "shared/units.h"
 #include "sim/program/choice.h"
 #include "sim/program/commands.h"
 #include "sim/program/memory_text.h"
@@ -79,18 +80,18 @@ ordered_json prediction_json(const Scenario& scenario, const Schedule& schedule,
 std::string step_text(const Schedule& schedule, const Prediction& prediction) {
   const double step = prediction.step_seconds;
   const Bounds& bounds = prediction.bounds;
-  std::string text = fmt::format("step                {}", seconds_text(step));
+  std::string text = fmt::format("step                {}", format_seconds(step));
   if (prediction.period_steps > 1) text += fmt::format(" (mean over a pattern of {} steps)", prediction.period_steps);
-  text += fmt::format("\nfirst step          {}\n", seconds_text(prediction.first_step_seconds));
+  text += fmt::format("\nfirst step          {}\n", format_seconds(prediction.first_step_seconds));
   text += fmt::format("throughput          {:.1f} tokens/s ({} tokens per step)\n", prediction.tokens_per_second,
                       schedule.tokens_per_step());
   text += fmt::format("model TFLOP/s       {:.3f} (forward and backward once; causal attention counted half)\n",
                       prediction.model_flops / step / 1e12);
   text += fmt::format("executed TFLOP/s    {:.3f} (recomputation included)\n", prediction.executed_flops / step / 1e12);
   text += fmt::format("bound, same traffic {} ({}); the step is {:.2f} times it\n",
-                      seconds_text(bounds.same_traffic_seconds), bounds.binding, step / bounds.same_traffic_seconds);
+                      format_seconds(bounds.same_traffic_seconds), bounds.binding, step / bounds.same_traffic_seconds);
   text += fmt::format("bound, any schedule {} (model FLOPs at the matmul rate); the step is {:.2f} times it\n",
-                      seconds_text(bounds.any_schedule_seconds), step / bounds.any_schedule_seconds);
+                      format_seconds(bounds.any_schedule_seconds), step / bounds.any_schedule_seconds);
   return text;
 }
 
@@ -99,19 +100,19 @@ std::string stalls_and_lanes_text(const Schedule& schedule, const Prediction& pr
   const auto share = [&](double seconds) { return fmt::format("{:.2f} %", seconds / step * 100); };
   std::vector<std::vector<std::string>> rows{{"per step", "seconds", "of the step"}};
   rows.push_back(
-      {"compute stalls", seconds_text(prediction.stalls.total_seconds), share(prediction.stalls.total_seconds)});
+      {"compute stalls", format_seconds(prediction.stalls.total_seconds), share(prediction.stalls.total_seconds)});
   for (std::size_t i = 0; i < prediction.stalls.by_cause.size(); ++i)
     if (const double seconds = prediction.stalls.by_cause[i]; seconds > 0)
       rows.push_back(
-          {fmt::format("  {}", stall_cause_name(static_cast<StallCause>(i))), seconds_text(seconds), share(seconds)});
+          {fmt::format("  {}", stall_cause_name(static_cast<StallCause>(i))), format_seconds(seconds), share(seconds)});
   rows.push_back({"lanes busy"});
   for (std::size_t i = 0; i < schedule.lanes.size(); ++i)
-    rows.push_back({"  " + schedule.lanes[i].name, seconds_text(prediction.lane_busy_seconds[i]),
+    rows.push_back({"  " + schedule.lanes[i].name, format_seconds(prediction.lane_busy_seconds[i]),
                     share(prediction.lane_busy_seconds[i])});
   rows.push_back({"critical path"});
   for (const CriticalLane& lane : critical_lanes(schedule, prediction))
     rows.push_back(
-        {fmt::format("  {} ({} ops)", lane.lane, lane.ops), seconds_text(lane.seconds), share(lane.seconds)});
+        {fmt::format("  {} ({} ops)", lane.lane, lane.ops), format_seconds(lane.seconds), share(lane.seconds)});
   return table_text(rows);
 }
 
