@@ -182,7 +182,10 @@ SafetensorsSet::SafetensorsSet(const fs::path& path) : path_(path) {
       throw InputError(
           fmt::format("{}: has neither model.safetensors nor model.safetensors.index.json", path.string()));
   }
-  if (start.extension() != ".json") return add(start);
+  if (start.extension() != ".json") {
+    add(start);
+    return;
+  }
   const nlohmann::json index = read_json_file(start, kMaxHeaderBytes);
   if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object())
     throw InputError(fmt::format("{}: an index has an object \"weight_map\"", start.string()));

@@ -12,7 +12,6 @@
 #include "exec/data/random.h"
 #include "exec/optimizer/planes.h"
 #include "exec/runtime/bf16.h"
-#include "exec/runtime/bind.h"
 #include "shared/error.h"
 
 namespace penstock::exec {
@@ -43,6 +42,8 @@ std::uint16_t half_of(TensorKind tensor, StateFormat format, float value) {
   return round_to_bf16(value);
 }
 
+std::int64_t element_size(TensorKind tensor, const Numerics& numerics) { return is_half(tensor, numerics) ? 2 : 4; }
+
 struct Piece {
   const Access* access;
   std::int64_t first;
@@ -53,12 +54,14 @@ std::vector<Piece> pieces_of(const Schedule& schedule, const Model& model) {
   std::vector<Piece> pieces;
   for (const Access& access : schedule.initial) {
     if (!is_state(access.value.tensor)) continue;
-    const std::int64_t needed = value_bytes(schedule, model, access.value);
-    if (needed == 0 || access.bytes < needed)
+    if (access.value.layer < 0 || access.value.layer >= model.layer_count())
+      throw InputError(fmt::format("schedule: an initial value names layer {}", access.value.layer));
+    const std::int64_t elements = model.layers[static_cast<std::size_t>(access.value.layer)].state_elements;
+    const std::int64_t needed = elements * element_size(access.value.tensor, schedule.numerics);
+    if (access.bytes < needed)
       throw InputError(fmt::format("schedule: initial buffer \"{}\" has {} bytes for a state of layer {} that has {}",
                                    schedule.buffers[static_cast<std::size_t>(access.buffer)].name, access.bytes,
                                    access.value.layer, needed));
-    const std::int64_t elements = model.layers[static_cast<std::size_t>(access.value.layer)].state_elements;
     for (std::int64_t first = 0; first < elements; first += kPiece)
       pieces.push_back({&access, first, std::min(kPiece, elements - first)});
   }

@@ -355,34 +355,4 @@ std::vector<std::int64_t> arena_bytes(const Schedule& schedule) {
   return bytes;
 }
 
-std::int64_t value_bytes(const Schedule& schedule, const Model& model, const Value& value) {
-  const Numerics& numerics = schedule.numerics;
-  const bool has_layer = value.layer >= 0 && value.layer < model.layer_count();
-  const Layer* layer = has_layer ? &model.layers[static_cast<std::size_t>(value.layer)] : nullptr;
-  const std::int64_t states = layer != nullptr ? layer->state_elements : 0,
-                     gradients = layer != nullptr ? layer->gradient_elements : 0;
-  switch (value.tensor) {
-    case TensorKind::weights:
-    case TensorKind::low_bits: return states * 2;
-    case TensorKind::master: return states * 4;
-    case TensorKind::moment_m:
-    case TensorKind::moment_v: return states * element_bytes(numerics.moments);
-    case TensorKind::gradient_sum: return gradients * element_bytes(numerics.gradient_sum);
-    case TensorKind::gradient_part: return gradients * element_bytes(numerics.gradient_link);
-    case TensorKind::gradient: return states * element_bytes(numerics.gradient_link);
-    case TensorKind::norm_partial: return 8;
-    case TensorKind::step_scalars: return static_cast<std::int64_t>(sizeof(StepScalars));
-    case TensorKind::tokens:
-      return schedule.micro_batch.sequences * (value.micro_batch < 0 ? schedule.micro_batches : 1) *
-             (schedule.micro_batch.sequence_length + 1) * 4;
-    case TensorKind::boundary:
-    case TensorKind::boundary_gradient: return boundary_bytes(model, schedule.micro_batch);
-    case TensorKind::loss: return value.micro_batch < 0 ? 8 * schedule.micro_batches : 8;
-    case TensorKind::kept:
-    case TensorKind::recomputed:
-    case TensorKind::workspace: return 0;
-  }
-  return 0;
-}
-
 }  // namespace penstock::exec

@@ -10,15 +10,12 @@
 
 namespace penstock::exec {
 
-/// `arenas[i]` is the address of tiers[i]; `first_byte + arena_bytes` were checked by check_schedule already.
+/// `arenas[i]` is the address of tiers[i].
 /// Throws InputError naming the op and the operand that is missing, too small, or not in place.
 /// REQUIRES: a schedule that check_schedule accepts. `schedule` and `model` must outlive the result.
 BoundSchedule bind_schedule(const Schedule& schedule, const Model& model, const std::vector<std::byte*>& arenas);
 
 /// Bytes that each tier's arena needs: the highest end of any buffer.
 std::vector<std::int64_t> arena_bytes(const Schedule& schedule);
-
-/// Bytes of a whole value of this tensor; for kept, recomputed and workspace 0 (they depend on the op).
-std::int64_t value_bytes(const Schedule& schedule, const Model& model, const Value& value);
 
 }  // namespace penstock::exec

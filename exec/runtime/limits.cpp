@@ -1,0 +1,126 @@
+#include "exec/runtime/limits.h"
+
+#include <fmt/format.h>
+#include <sched.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <fstream>
+#include <limits>
+#include <optional>
+#include <sstream>
+
+#include "shared/error.h"
+
+namespace penstock::exec {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Kernel scratch, threads' stacks, tokens, the program itself: what a run needs beside its arenas.
+constexpr std::int64_t kOverhead = std::int64_t{64} << 20;
+
+std::optional<std::int64_t> read_number(const fs::path& path) {
+  std::ifstream file(path);
+  std::int64_t value = 0;
+  if (file >> value) return value;
+  return std::nullopt;
+}
+
+/// "Key:   123 kB" lines of /proc/meminfo, or "key 123" of memory.stat.
+std::int64_t read_field(const fs::path& path, const std::string& key) {
+  std::ifstream file(path);
+  std::string line;
+  while (std::getline(file, line)) {
+    std::istringstream words(line);
+    std::string name;
+    std::int64_t value = 0;
+    if (words >> name >> value && name == key) return value;
+  }
+  return 0;
+}
+
+/// Path of this process's group below the controller's mount; version 2 has the line "0::/path".
+fs::path own_group(const fs::path& root, const std::string& prefix) {
+  std::ifstream file(root / "proc/self/cgroup");
+  std::string line;
+  while (std::getline(file, line)) {
+    const std::size_t at = line.find(prefix);
+    if (at != std::string::npos) return fs::path(line.substr(at + prefix.size())).relative_path();
+  }
+  return {};
+}
+
+struct GroupFiles {
+  const char* limit;
+  const char* used;
+  const char* reclaimable;  // key of memory.stat
+};
+
+/// The tightest limit from the process's own group up to the mount.
+void read_groups(const fs::path& mount, const fs::path& group, const GroupFiles& files, MemoryLimits& limits) {
+  for (fs::path at = group;; at = at.parent_path()) {
+    const fs::path folder = at.empty() ? mount : mount / at;
+    const std::optional<std::int64_t> limit = read_number(folder / files.limit);
+    if (limit && *limit < limits.physical_bytes && (limits.container_bytes < 0 || *limit < limits.container_bytes)) {
+      limits.container_bytes = *limit;
+      const std::int64_t used = read_number(folder / files.used).value_or(0);
+      limits.container_used_bytes =
+          std::max<std::int64_t>(0, used - read_field(folder / "memory.stat", files.reclaimable));
+    }
+    if (at.empty()) return;
+  }
+}
+
+}  // namespace
+
+std::int64_t MemoryLimits::usable_bytes() const {
+  const std::int64_t container =
+      container_bytes < 0 ? std::numeric_limits<std::int64_t>::max() : container_bytes - container_used_bytes;
+  return std::min(available_bytes, container);
+}
+
+MemoryLimits read_memory_limits(const fs::path& root) {
+  MemoryLimits limits;
+  limits.physical_bytes = read_field(root / "proc/meminfo", "MemTotal:") * 1024;
+  limits.available_bytes = read_field(root / "proc/meminfo", "MemAvailable:") * 1024;
+  read_groups(root / "sys/fs/cgroup", own_group(root, "0::"), {"memory.max", "memory.current", "inactive_file"},
+              limits);
+  read_groups(root / "sys/fs/cgroup/memory", own_group(root, ":memory:"),
+              {"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"}, limits);
+  limits.huge_page_bytes = read_number(root / "sys/kernel/mm/transparent_hugepage/hpage_pmd_size").value_or(0);
+  rlimit locked{};
+  if (getrlimit(RLIMIT_MEMLOCK, &locked) == 0 && locked.rlim_cur != RLIM_INFINITY)
+    limits.lockable_bytes = static_cast<std::int64_t>(locked.rlim_cur);
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  if (sched_getaffinity(0, sizeof cores, &cores) == 0) limits.cores = std::max(1, CPU_COUNT(&cores));
+  return limits;
+}
+
+void require_host_memory(const Schedule& schedule, const std::vector<std::int64_t>& arena_bytes, bool hbm_is_host,
+                         const MemoryLimits& limits) {
+  std::int64_t needed = kOverhead;
+  std::string parts;
+  for (std::size_t i = 0; i < schedule.tiers.size(); ++i) {
+    const TierKind kind = schedule.tiers[i].kind;
+    if (kind == TierKind::hbm && !hbm_is_host) continue;
+    needed += arena_bytes[i];
+    parts += fmt::format("{}{} {:.2f} GiB", parts.empty() ? "" : ", ",
+                         kind == TierKind::hbm    ? "HBM"
+                         : kind == TierKind::dram ? "DRAM"
+                                                  : "NVMe",
+                         static_cast<double>(arena_bytes[i]) / (1 << 30));
+  }
+  if (needed <= limits.usable_bytes()) return;
+  const bool container = limits.usable_bytes() < limits.available_bytes;
+  throw DoesNotFit(
+      fmt::format("host memory: the run's arenas in it ({}) and {} MiB of its own need {:.2f} GiB; {} leaves {:.2f} "
+                  "GiB, {:.2f} GiB too few. Nothing was started.",
+                  parts, kOverhead >> 20, static_cast<double>(needed) / (1 << 30),
+                  container ? "the container's limit" : "what is free on this machine",
+                  static_cast<double>(limits.usable_bytes()) / (1 << 30),
+                  static_cast<double>(needed - limits.usable_bytes()) / (1 << 30)));
+}
+
+}  // namespace penstock::exec
