@@ -1,0 +1,131 @@
+// The schedule moves data, it never changes the mathematics: schedules with the same micro-batching and the same
+// numerics give the same loss bits, norm bits and final states, whatever else differs.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tests/exec/runtime/small_run.h"
+
+namespace penstock::exec {
+namespace {
+
+constexpr int kSteps = 5;
+
+struct Variant {
+  std::string name;
+  std::function<void(PolicyParameters&)> change;
+};
+
+const std::vector<Variant>& variants() {
+  static const std::vector<Variant> all{
+      {"group 1", [](PolicyParameters& p) { p.group = 1; }},
+      {"group 2", [](PolicyParameters& p) { p.group = 2; }},
+      {"first group 3 of 4", [](PolicyParameters& p) { p.group = 1, p.first_group = 3; }},
+      {"keep attention", [](PolicyParameters& p) { p.keep = Keep::input_attention; }},
+      {"keep everything", [](PolicyParameters& p) { p.keep = Keep::everything; }},
+      {"checkpoint every 2", [](PolicyParameters& p) { p.group = 1, p.checkpoint_every = 2; }},
+      {"checkpoint every 3, groups", [](PolicyParameters& p) { p.group = 2, p.checkpoint_every = 3; }},
+      {"activations in dram", [](PolicyParameters& p) { p.activations = TierKind::dram; }},
+      {"everything kept in dram, groups of 2", [](PolicyParameters& p) { p.group = 2, p.keep = Keep::everything, p.activations = TierKind::dram; }},
+      {"optimizer at the end", [](PolicyParameters& p) { p.optimizer_time = OptimizerTime::end; }},
+      {"optimizer on the gpu", [](PolicyParameters& p) { p.optimizer_place = OptimizerPlace::gpu; }},
+      {"gradients wait in hbm", [](PolicyParameters& p) { p.gradients = TierKind::hbm; }},
+      {"sums wait in dram", [](PolicyParameters& p) { p.group = 1, p.gradient_sums = TierKind::dram; }},
+      {"one copy lane, tensor bursts, 3 buffers", [](PolicyParameters& p) { p.copy_lanes = CopyLanes::shared, p.burst = BurstKind::tensor, p.weight_buffers = 3; }},
+      {"two layers resident", [](PolicyParameters& p) { p.resident_weights = 2; }},
+      {"all weights resident", [](PolicyParameters& p) { p.resident_weights = -1; }},
+      {"one optimizer thread", [](PolicyParameters& p) { p.optimizer_threads = 1; }},
+      {"waits per buffer", [](PolicyParameters& p) { p.group = 1, p.host_waits = HostWaits::per_buffer; }},
+  };
+  return all;
+}
+
+void expect_all_agree(const Model& model, const Numerics& numerics) {
+  PolicyInput in = small::input(model, "penstock");
+  in.parameters.numerics = numerics;
+  const RunBits reference = run_bits(in, kSteps);
+  ASSERT_EQ(reference.losses.size(), kSteps);
+  // Untrained, every byte is equally likely: log(256) = 5.545 up to the noise of random weights.
+  EXPECT_NEAR(reference.losses.front(), std::log(256.0), 0.1);
+  EXPECT_NE(reference.losses[3], reference.losses[4]);
+  for (const Variant& variant : variants()) {
+    PolicyInput other = in;
+    variant.change(other.parameters);
+    const RunBits bits = run_bits(other, kSteps);
+    EXPECT_EQ(bits.losses, reference.losses) << variant.name;
+    EXPECT_EQ(bits.norms, reference.norms) << variant.name;
+    EXPECT_EQ(bits.states, reference.states) << variant.name;
+  }
+}
+
+TEST(SchedulesAgree, Llama) { expect_all_agree(small::llama(), {}); }
+TEST(SchedulesAgree, Qwen2WithTiedEmbeddings) { expect_all_agree(small::qwen2_tied(), {}); }
+TEST(SchedulesAgree, Qwen3) { expect_all_agree(small::qwen3(), {}); }
+
+TEST(SchedulesAgree, MasterAndCopyWithFp32Link) {
+  Numerics numerics;
+  numerics.states = StateFormat::master_and_copy;
+  numerics.gradient_link = ElementType::fp32;
+  expect_all_agree(small::qwen2_tied(), numerics);
+}
+TEST(SchedulesAgree, Bf16StatesAndSums) {
+  Numerics numerics;
+  numerics.states = StateFormat::bf16;
+  numerics.moments = ElementType::bf16;
+  numerics.gradient_sum = ElementType::bf16;
+  expect_all_agree(small::llama(), numerics);
+}
+
+/// Every preset, its numerics overridden alike.
+TEST(SchedulesAgree, Presets) {
+  for (const Model& model : {small::llama(), small::qwen2_tied(), small::qwen3()}) {
+    const RunBits reference = run_bits(small::input(model, "penstock"), kSteps);
+    for (const PresetInfo& preset : presets()) {
+      PolicyInput in = small::input(model, preset.name);
+      in.parameters.numerics = Numerics{};
+      if (in.parameters.optimizer_time == OptimizerTime::backward) in.parameters.optimizer_time = OptimizerTime::end;
+      EXPECT_EQ(run_bits(in, kSteps), reference) << preset.name << " " << model.config.name;
+    }
+  }
+}
+
+/// Sums on the host are other numerics (each micro-batch is rounded): the schedules that have them agree among themselves.
+TEST(SchedulesAgree, SumsOnTheHost) {
+  PolicyInput in = small::input(small::qwen2_tied(), "megatrain");
+  in.parameters.numerics = Numerics{};
+  in.parameters.numerics.sum_on_host = true;
+  const RunBits reference = run_bits(in, kSteps);
+  for (const PresetInfo& preset : presets()) {
+    PolicyInput other = small::input(small::qwen2_tied(), preset.name);
+    other.parameters.numerics = in.parameters.numerics;
+    if (other.parameters.resident_weights == -1 || other.parameters.optimizer_time == OptimizerTime::backward) continue;
+    EXPECT_EQ(run_bits(other, kSteps), reference) << preset.name;
+  }
+}
+
+/// Without clipping the optimizer may run as gradients land; the numbers are those of a serial step without clipping.
+TEST(SchedulesAgree, OptimizerInBackward) {
+  PolicyInput in = small::input(small::llama(), "penstock");
+  in.parameters.numerics.clip = false;
+  in.parameters.optimizer_time = OptimizerTime::end;
+  const RunBits reference = run_bits(in, kSteps);
+  in.parameters.optimizer_time = OptimizerTime::backward;
+  EXPECT_EQ(run_bits(in, kSteps), reference);
+}
+
+/// Other seeds give other numbers: the comparisons above could fail.
+TEST(SchedulesAgree, FingerprintsTellRunsApart) {
+  const PolicyInput in = small::input(small::llama(), "penstock");
+  SmallRun run(in, 8);
+  run.training().load(*random_states(3));
+  run.training().run(run.options(kSteps));
+  const RunBits reference = run_bits(in, kSteps);
+  EXPECT_NE(run.training().states().fingerprint(), reference.states);
+  EXPECT_NE(run.bits().losses, reference.losses);
+}
+
+}  // namespace
+}  // namespace penstock::exec
