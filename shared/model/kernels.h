@@ -25,7 +25,7 @@ struct Kernel {
   std::int64_t count = 1;
   double flops = 0;        // one execution. matmul: 2 m n k. Attention: as executed, causal counted half:
                            // forward 2 s h d L^2 (two products of 2 L^2 d, half of it), backward 2.5 times that.
-  std::int64_t bytes = 0;  // one execution: each input read once, each output written once
+  std::int64_t bytes = 0;  // one execution: each input read once, each output written once; gradients of weights fp32
 };
 
 /// The kernels of one template op. `writes_output`: for Pass::recompute, whether the op also makes the next
