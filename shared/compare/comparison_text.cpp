@@ -24,6 +24,10 @@ void add_seconds(Rows& rows, const std::string& name, const Pair& pair, double s
       {name, format_seconds(pair.predicted), format_seconds(pair.measured), percent_text(pair.difference() / step)});
 }
 
+void add_unless_zero(Rows& rows, const std::string& name, const Pair& pair, double step) {
+  if (pair.predicted != 0 || pair.measured != 0) add_seconds(rows, name, pair, step);
+}
+
 }  // namespace
 
 std::string comparison_text(const Schedule& schedule, const Comparison& comparison) {
@@ -31,16 +35,14 @@ std::string comparison_text(const Schedule& schedule, const Comparison& comparis
   Rows rows{{"", "predicted", "measured", "error"}};
   add_seconds(rows, "step", comparison.step_seconds, step);
   add_seconds(rows, "stall", comparison.stall_seconds, step);
-  for (std::size_t i = 0; i < comparison.stall_by_cause.size(); ++i) {
-    const Pair& cause = comparison.stall_by_cause[i];
-    if (cause.predicted == 0 && cause.measured == 0) continue;
-    add_seconds(rows, fmt::format("  {}", stall_cause_name(static_cast<StallCause>(i))), cause, step);
-  }
+  for (std::size_t i = 0; i < comparison.stall_by_cause.size(); ++i)
+    add_unless_zero(rows, fmt::format("  {}", stall_cause_name(static_cast<StallCause>(i))),
+                    comparison.stall_by_cause[i], step);
   rows.push_back({"busy"});
   for (const LaneComparison& lane : comparison.lanes) add_seconds(rows, "  " + lane.lane, lane.busy_seconds, step);
   rows.push_back({"compute by phase"});
   for (std::size_t i = 0; i < comparison.phase_seconds.size(); ++i)
-    add_seconds(rows, fmt::format("  {}", phase_names()[i]), comparison.phase_seconds[i], step);
+    add_unless_zero(rows, fmt::format("  {}", phase_names()[i]), comparison.phase_seconds[i], step);
   if (!comparison.tiers.empty()) rows.push_back({"peak bytes (error of the measured bytes)"});
   for (const TierComparison& tier : comparison.tiers) {
     const Pair& bytes = tier.peak_bytes;
