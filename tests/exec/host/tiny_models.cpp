@@ -1,0 +1,401 @@
+#include "tests/exec/host/tiny_models.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <stdexcept>
+#include <string>
+
+#include "exec/host/decoder.h"
+#include "exec/host/embedding.h"
+#include "exec/host/loss.h"
+#include "exec/host/storage.h"
+#include "exec/host/templates.h"
+
+namespace penstock::exec {
+namespace {
+
+ModelConfig tiny_config() {
+  ModelConfig config;
+  config.name = "tiny";
+  config.hidden = 18;
+  config.intermediate = 21;
+  config.decoder_layers = 2;
+  config.heads = 4;
+  config.kv_heads = 2;
+  config.head_dim = 6;
+  config.vocabulary = 19;
+  config.max_positions = 64;
+  config.rms_epsilon = 1e-5;
+  config.rope_theta = 100.0;
+  return config;
+}
+
+class DoubleSink final : public GradientSink<double> {
+ public:
+  explicit DoubleSink(std::vector<double>& sums) : sums_(sums) {}
+  void add(std::int64_t offset, const double* part, std::int64_t count) override {
+    for (std::int64_t i = 0; i < count; ++i) sums_.at(static_cast<std::size_t>(offset + i)) += part[i];
+  }
+
+ private:
+  std::vector<double>& sums_;
+};
+
+using Doubles = std::vector<double>;
+Doubles doubles(std::int64_t count) { return Doubles(static_cast<std::size_t>(count), std::nan("")); }
+
+/// Everything that one decoder layer saves, in double.
+struct LayerActivations {
+  Doubles qk_raw, qkv, attention, lse, middle, gate_up;
+};
+
+/// A micro-batch in double, from embedding to embedding.
+class DoublePass {
+ public:
+  DoublePass(const Model& model, BatchShape batch, const Chunking& chunking, const std::vector<Doubles>& weights,
+             const std::vector<std::int32_t>& tokens)
+      : model_(model),
+        batch_(batch),
+        mlp_rows_(chunking.mlp_tokens > 0 ? std::min(chunking.mlp_tokens, batch.tokens()) : batch.tokens()),
+        loss_rows_(chunking.loss_tokens > 0 ? std::min(chunking.loss_tokens, batch.tokens()) : batch.tokens()),
+        weights_(weights),
+        tokens_(tokens),
+        saved_(model.layers.size()),
+        boundary_(model.layers.size() + 1) {
+    const std::int64_t t = batch.tokens(), wide = 2 * model.config.intermediate;
+    normed_ = doubles(t * model.config.hidden);
+    product_ = doubles(t * model.config.intermediate);
+    d_product_ = product_;
+    d_gate_up_ = doubles(t * wide);
+    gate_up_chunk_ = d_gate_up_;
+    d_normed_ = normed_;
+    d_middle_ = normed_;
+    d_attention_ = doubles(t * model.query_columns());
+    d_qkv_ = doubles(t * model.qkv_columns());
+    logits_ = doubles(loss_rows_ * model.config.vocabulary);
+  }
+
+  WholeRun run(double loss_scale, bool gate_up_in_chunks) {
+    WholeRun result;
+    for (const Layer& layer : model_.layers)
+      result.gradients.emplace_back(static_cast<std::size_t>(layer.gradient_elements));
+    const auto head = static_cast<std::size_t>(model_.head_index());
+    boundary_[1] = doubles(batch_.tokens() * model_.config.hidden);
+    embedding_forward<DoubleStorage>(model_, batch_, tokens_.data(), weights_[0].data(), boundary_[1].data());
+    for (std::size_t layer = 1; layer < head; ++layer) forward(layer);
+    DoubleSink head_sink(result.gradients[head]);
+    result.loss = loss(head_sink, loss_scale);
+    for (std::size_t layer = head - 1; layer >= 1; --layer) {
+      DoubleSink sink(result.gradients[layer]);
+      DecoderOperands<DoubleStorage> op = operands(layer);
+      if (gate_up_in_chunks) {
+        op.gate_up = gate_up_chunk_.data();
+        op.gate_up_is_chunk = true;
+      }
+      op.output_gradient = op.input_gradient = gradient_.data();  // in place
+      op.gradient = &sink;
+      decoder_backward(model_, batch_, op);
+    }
+    DoubleSink sink(result.gradients[0]);
+    embedding_backward<DoubleStorage>(model_, batch_, tokens_.data(), gradient_.data(), sink);
+    return result;
+  }
+
+ private:
+  DecoderOperands<DoubleStorage> operands(std::size_t layer) {
+    LayerActivations& s = saved_[layer];
+    DecoderOperands<DoubleStorage> op;
+    op.mlp_rows = mlp_rows_;
+    op.weights = weights_[layer].data();
+    op.input = boundary_[layer].data();
+    op.qk_raw = s.qk_raw.data();
+    op.qkv = s.qkv.data();
+    op.attention = s.attention.data();
+    op.lse = s.lse.data();
+    op.middle = s.middle.data();
+    op.gate_up = s.gate_up.data();
+    op.normed = normed_.data();
+    op.product = product_.data();
+    op.d_product = d_product_.data();
+    op.d_gate_up = d_gate_up_.data();
+    op.d_normed = d_normed_.data();
+    op.d_middle = d_middle_.data();
+    op.d_attention = d_attention_.data();
+    op.d_qkv = d_qkv_.data();
+    return op;
+  }
+
+  void forward(std::size_t layer) {
+    const std::int64_t t = batch_.tokens();
+    LayerActivations& s = saved_[layer];
+    s.qk_raw = doubles(t * (model_.query_columns() + model_.key_columns()));
+    s.qkv = doubles(t * model_.qkv_columns());
+    s.attention = doubles(t * model_.query_columns());
+    s.lse = doubles(t * model_.config.heads);
+    s.middle = doubles(t * model_.config.hidden);
+    s.gate_up = doubles(t * 2 * model_.config.intermediate);
+    boundary_[layer + 1] = doubles(t * model_.config.hidden);
+    DecoderOperands<DoubleStorage> op = operands(layer);
+    op.output = boundary_[layer + 1].data();
+    decoder_forward(model_, batch_, {}, op);
+  }
+
+  double loss(GradientSink<double>& sink, double loss_scale) {
+    const auto head = static_cast<std::size_t>(model_.head_index());
+    gradient_ = doubles(batch_.tokens() * model_.config.hidden);
+    HeadOperands<DoubleStorage> op;
+    op.chunk_rows = loss_rows_;
+    op.final_norm = weights_[head].data() + model_.head.final_norm;
+    op.projection = model_.config.tied_embeddings ? weights_[0].data() : weights_[head].data() + model_.head.projection;
+    op.tokens = tokens_.data();
+    op.input = boundary_[head].data();
+    op.normed = normed_.data();
+    op.logits = logits_.data();
+    op.d_normed = d_normed_.data();
+    op.input_gradient = gradient_.data();
+    op.gradient = &sink;
+    op.loss_scale = loss_scale;
+    return head_loss(model_, batch_, op);
+  }
+
+  const Model& model_;
+  const BatchShape batch_;
+  const std::int64_t mlp_rows_, loss_rows_;
+  const std::vector<Doubles>& weights_;
+  const std::vector<std::int32_t>& tokens_;
+  std::vector<LayerActivations> saved_;
+  std::vector<Doubles> boundary_;
+  Doubles normed_, product_, d_product_, d_gate_up_, gate_up_chunk_, d_normed_, d_middle_, d_attention_, d_qkv_,
+      logits_;
+  Doubles gradient_;
+};
+
+/// Bytes at a chosen distance behind an aligned address.
+class ShiftedBytes {
+ public:
+  ShiftedBytes(std::int64_t bytes, std::size_t shift, int fill)
+      : storage_(static_cast<std::size_t>(bytes) + shift + 256), bytes_(static_cast<std::size_t>(bytes)) {
+    void* start = storage_.data();
+    std::size_t space = storage_.size();
+    std::align(64, storage_.size() - 192, start, space);
+    start_ = static_cast<std::byte*>(start) + shift;
+    std::memset(start_, fill, bytes_);
+  }
+  std::byte* get() { return bytes_ == 0 ? nullptr : start_; }
+  template <class T>
+  T* as() {
+    return reinterpret_cast<T*>(get());
+  }
+  template <class T>
+  std::vector<T> copy() {
+    std::vector<T> values(bytes_ / sizeof(T));
+    std::memcpy(values.data(), start_, values.size() * sizeof(T));
+    return values;
+  }
+
+ private:
+  std::vector<std::byte> storage_;
+  std::size_t bytes_;
+  std::byte* start_ = nullptr;
+};
+
+/// Buffers of one run through run_template_host, bound as the executor binds them.
+class TemplatePass {
+ public:
+  TemplatePass(const Model& model, BatchShape batch, const std::vector<Doubles>& weights, const TemplateRun& options)
+      : model_(model), batch_(batch), options_(options), layout_{options.keep, options.chunking, 0} {
+    for (std::size_t layer = 0; layer < model.layers.size(); ++layer) {
+      weights_.push_back(buffer(static_cast<std::int64_t>(weights[layer].size()) * 2));
+      for (std::size_t i = 0; i < weights[layer].size(); ++i)
+        weights_.back().as<std::uint16_t>()[i] = round_to_bf16(static_cast<float>(weights[layer][i]));
+      gradients_.push_back(buffer(model.layers[layer].gradient_elements * element_bytes(options.gradient_type)));
+      boundary_.push_back(buffer(boundary_bytes(model, batch)));
+      kept_.push_back(buffer(kept_region(model, model.layers[layer].kind, batch, layout_).bytes));
+    }
+    recomputed_.push_back(buffer(recomputed_region(model, LayerKind::decoder, batch, layout_).bytes));
+    gradient_.push_back(buffer(boundary_bytes(model, batch)));
+    loss_.push_back(buffer(8));
+  }
+
+  void run(const std::vector<std::int32_t>& tokens, bool accumulates, TemplateResult& result) {
+    const int head = model_.head_index();
+    TemplateBinding b = binding(0, Pass::forward);
+    b.tokens = tokens.data();
+    b.output = boundary(1);
+    run_template_host(b);
+    for (int layer = 1; layer < head; ++layer) {
+      b = binding(layer, Pass::forward);
+      b.input = boundary(layer);
+      b.output = boundary(layer + 1);
+      run_bound(b);
+    }
+    b = binding(head, Pass::loss);
+    b.tokens = tokens.data();
+    b.input = boundary(head);
+    b.input_gradient = gradient_[0].as<std::uint16_t>();
+    b.accumulates = accumulates;
+    b.loss = loss_[0].as<double>();
+    run_bound(b);
+    result.losses.push_back(*b.loss);
+    for (int layer = head - 1; layer >= 1; --layer) backward(layer, accumulates);
+    result.input_gradient = gradient_[0].copy<std::uint16_t>();
+    b = binding(0, Pass::backward);
+    b.tokens = tokens.data();
+    b.output_gradient = gradient_[0].as<std::uint16_t>();
+    b.accumulates = accumulates;
+    run_bound(b);
+  }
+
+  void finish(TemplateResult& result) {
+    for (ShiftedBytes& gradient : gradients_) result.gradients.push_back(gradient.copy<std::byte>());
+    result.boundary.emplace_back();
+    for (std::size_t layer = 1; layer < boundary_.size(); ++layer)
+      result.boundary.push_back(boundary_[layer].copy<std::uint16_t>());
+  }
+
+ private:
+  ShiftedBytes buffer(std::int64_t bytes) const { return {bytes, options_.shift_bytes, 0xFF}; }  // 0xFFFF is a NaN
+  std::uint16_t* boundary(int layer) { return boundary_[static_cast<std::size_t>(layer)].as<std::uint16_t>(); }
+
+  TemplateBinding binding(int layer, Pass pass) {
+    const auto index = static_cast<std::size_t>(layer);
+    TemplateBinding b;
+    b.model = &model_;
+    b.kind = model_.layers[index].kind;
+    b.pass = pass;
+    b.batch = batch_;
+    b.layout = layout_;
+    b.weights = weights_[index].as<std::uint16_t>();
+    if (layer == model_.head_index() && model_.config.tied_embeddings) b.tied_weights = weights_[0].as<std::uint16_t>();
+    b.kept = kept_[index].get();
+    b.gradient = gradients_[index].get();
+    b.gradient_type = options_.gradient_type;
+    b.loss_scale = options_.loss_scale;
+    return b;
+  }
+
+  /// With a workspace of exactly the size that the layout names.
+  void run_bound(TemplateBinding b) {
+    ShiftedBytes workspace = buffer(workspace_region(model_, b.kind, b.pass, batch_, layout_).bytes);
+    b.workspace = workspace.get();
+    run_template_host(b);
+  }
+
+  void backward(int layer, bool accumulates) {
+    const bool recomputes = recomputed_[0].get() != nullptr || options_.block_recompute;
+    if (recomputes) {
+      TemplateBinding b = binding(layer, Pass::recompute);
+      b.input = boundary(layer);
+      b.recomputed = recomputed_[0].get();
+      ShiftedBytes again = buffer(boundary_bytes(model_, batch_));
+      if (options_.block_recompute) b.output = again.as<std::uint16_t>();
+      run_bound(b);
+      if (options_.block_recompute &&
+          again.copy<std::byte>() != boundary_[static_cast<std::size_t>(layer) + 1].copy<std::byte>())
+        throw std::runtime_error("layer " + std::to_string(layer) + ": recompute made another output than forward");
+    }
+    TemplateBinding b = binding(layer, Pass::backward);
+    b.input = boundary(layer);
+    b.recomputed = recomputed_[0].get();
+    b.output_gradient = b.input_gradient = gradient_[0].as<std::uint16_t>();
+    b.accumulates = accumulates;
+    run_bound(b);
+  }
+
+  const Model& model_;
+  const BatchShape batch_;
+  const TemplateRun& options_;
+  const LayoutOptions layout_;
+  std::vector<ShiftedBytes> weights_, gradients_, boundary_, kept_, recomputed_, gradient_, loss_;
+};
+
+}  // namespace
+
+ModelConfig tiny_llama() {
+  ModelConfig config = tiny_config();
+  config.rope_factor = 4.0;
+  config.rope_low_freq_factor = 1.0;
+  config.rope_high_freq_factor = 4.0;
+  config.rope_original_positions = 32;
+  return config;
+}
+
+ModelConfig tiny_qwen2() {
+  ModelConfig config = tiny_config();
+  config.family = ModelFamily::qwen2;
+  config.tied_embeddings = true;
+  config.qkv_bias = true;
+  return config;
+}
+
+ModelConfig tiny_qwen3() {
+  ModelConfig config = tiny_config();
+  config.family = ModelFamily::qwen3;
+  config.qk_norm = true;
+  config.head_dim = 10;
+  config.heads = 3;
+  config.kv_heads = 1;
+  return config;
+}
+
+std::vector<std::vector<double>> tiny_weights(const Model& model) {
+  std::mt19937 random(1);
+  std::vector<std::vector<double>> weights;
+  for (const Layer& layer : model.layers) {
+    weights.emplace_back(static_cast<std::size_t>(layer.state_elements), 0.0);
+    for (const ParameterTensor& tensor : layer.tensors) {
+      const bool norm = tensor.name.find("norm") != std::string::npos;
+      for (std::int64_t i = 0; i < tensor.elements(); ++i) {
+        const double uniform = static_cast<double>(random()) / 4294967296.0 - 0.5;
+        const double value = norm ? 1.0 + 0.5 * uniform : 0.6 * uniform;
+        weights.back()[static_cast<std::size_t>(tensor.offset + i)] =
+            static_cast<double>(widen_bf16(round_to_bf16(static_cast<float>(value))));
+      }
+    }
+  }
+  return weights;
+}
+
+std::vector<std::int32_t> tiny_tokens(const Model& model, BatchShape batch) {
+  std::mt19937 random(2);
+  std::vector<std::int32_t> tokens;
+  for (std::int64_t i = 0; i < batch.sequences * (batch.sequence_length + 1); ++i)
+    tokens.push_back(static_cast<std::int32_t>(random() % static_cast<std::uint32_t>(model.config.vocabulary)));
+  return tokens;
+}
+
+WholeRun run_in_double(const Model& model, BatchShape batch, const Chunking& chunking,
+                       const std::vector<std::vector<double>>& weights, const std::vector<std::int32_t>& tokens,
+                       double loss_scale, bool gate_up_in_chunks) {
+  return DoublePass(model, batch, chunking, weights, tokens).run(loss_scale, gate_up_in_chunks);
+}
+
+TemplateResult run_templates(const Model& model, BatchShape batch, const std::vector<std::vector<double>>& weights,
+                             const std::vector<std::vector<std::int32_t>>& micro_batches, const TemplateRun& options) {
+  TemplatePass pass(model, batch, weights, options);
+  TemplateResult result;
+  for (std::size_t m = 0; m < micro_batches.size(); ++m) pass.run(micro_batches[m], m > 0, result);
+  pass.finish(result);
+  return result;
+}
+
+std::vector<double> widened_gradient(const std::vector<std::byte>& gradient, ElementType type) {
+  std::vector<double> values(gradient.size() / static_cast<std::size_t>(element_bytes(type)));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (type == ElementType::bf16) {
+      std::uint16_t half = 0;
+      std::memcpy(&half, gradient.data() + 2 * i, 2);
+      values[i] = static_cast<double>(widen_bf16(half));
+    } else {
+      float value = 0;
+      std::memcpy(&value, gradient.data() + 4 * i, 4);
+      values[i] = static_cast<double>(value);
+    }
+  }
+  return values;
+}
+
+}  // namespace penstock::exec
