@@ -1,0 +1,92 @@
+#include <fmt/format.h>
+
+#include <bit>
+
+#include "shared/ir/schedule_json.h"
+
+namespace penstock {
+namespace {
+
+/// FNV-1a, 64 bits: offset basis and prime as its authors publish them (Fowler, Noll, Vo; RFC 9923). Numbers go in as
+/// 8 bytes, lowest first; lists with their length before them, so that no two different schedules feed the same bytes.
+class Hash {
+ public:
+  void number(std::int64_t value) {
+    auto bits = static_cast<std::uint64_t>(value);
+    for (int byte = 0; byte < 8; ++byte, bits >>= 8) state_ = (state_ ^ (bits & 0xff)) * 0x100000001b3u;
+  }
+  template <typename... Numbers>
+  void numbers(Numbers... values) {
+    (number(static_cast<std::int64_t>(values)), ...);
+  }
+  void real(double value) { number(std::bit_cast<std::int64_t>(value)); }
+  std::uint64_t value() const { return state_; }
+
+ private:
+  std::uint64_t state_ = 0xcbf29ce484222325u;
+};
+
+void add(Hash& hash, const ModelConfig& c) {
+  hash.numbers(c.family, c.hidden, c.intermediate, c.decoder_layers, c.heads, c.kv_heads, c.head_dim, c.vocabulary,
+               c.max_positions, c.tied_embeddings, c.qkv_bias, c.qk_norm, c.rope_original_positions);
+  for (const double value :
+       {c.rms_epsilon, c.rope_theta, c.rope_factor, c.rope_low_freq_factor, c.rope_high_freq_factor})
+    hash.real(value);
+}
+
+void add(Hash& hash, const std::vector<Access>& accesses) {
+  hash.numbers(accesses.size());
+  for (const Access& a : accesses)
+    hash.numbers(a.buffer, a.offset_bytes, a.bytes, a.value.tensor, a.value.layer, a.value.version,
+                 a.value.micro_batch);
+}
+
+struct AddWork {
+  Hash& hash;
+
+  void operator()(const CopyWork& work) const {
+    hash.numbers(work.bursts.size());
+    for (const Burst& burst : work.bursts) hash.numbers(burst.bytes, burst.count);
+  }
+  void operator()(const TemplateWork& work) const { hash.numbers(work.kind, work.pass, work.keep); }
+  void operator()(const OptimizerWork& work) const { hash.numbers(work.elements, work.threads); }
+  void operator()(const AccumulateWork& work) const { hash.numbers(work.elements, work.threads); }
+  void operator()(const FinishGradientWork& work) const { hash.numbers(work.elements, work.threads); }
+  void operator()(const StepScalarsWork&) const {}
+  void operator()(const InputWork&) const {}
+  void operator()(const ReportWork&) const {}
+  void operator()(const MemsetWork&) const {}
+  void operator()(const WaitWork& work) const { hash.numbers(work.op, work.distance); }
+  void operator()(const HostPassWork& work) const { hash.numbers(work.traffic_bytes, work.threads); }
+};
+
+}  // namespace
+
+std::string schedule_hash(const Schedule& schedule) {
+  Hash hash;
+  const Numerics& n = schedule.numerics;
+  add(hash, schedule.model);
+  hash.numbers(schedule.micro_batch.sequences, schedule.micro_batch.sequence_length, schedule.micro_batches,
+               schedule.library_bytes);
+  hash.numbers(n.states, n.moments, n.gradient_sum, n.gradient_link, n.sum_on_host, n.clip, n.chunking.mlp_tokens,
+               n.chunking.loss_tokens);
+  hash.numbers(schedule.tiers.size());
+  for (const Tier& tier : schedule.tiers) hash.numbers(tier.kind, tier.device);
+  hash.numbers(schedule.lanes.size());
+  for (const Lane& lane : schedule.lanes) hash.numbers(lane.kind, lane.device);
+  hash.numbers(schedule.buffers.size());
+  for (const Buffer& buffer : schedule.buffers) hash.numbers(buffer.tier, buffer.offset_bytes, buffer.bytes);
+  add(hash, schedule.initial);
+  hash.numbers(schedule.ops.size());
+  for (const Op& op : schedule.ops) {
+    hash.numbers(op.lane, op.layer, op.micro_batch, op.phase, op.work.index());
+    std::visit(AddWork{hash}, op.work);
+    add(hash, op.reads);
+    add(hash, op.writes);
+  }
+  hash.numbers(schedule.edges.size());
+  for (const Edge& edge : schedule.edges) hash.numbers(edge.from, edge.to, edge.distance);
+  return fmt::format("{:016x}", hash.value());
+}
+
+}  // namespace penstock

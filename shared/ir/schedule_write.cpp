@@ -1,0 +1,157 @@
+// The writing half of schedule_json.h: one op, buffer, access or edge per line.
+#include <fmt/format.h>
+
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "shared/files.h"
+#include "shared/ir/schedule_json.h"
+#include "shared/ir/schedule_names.h"
+
+namespace penstock {
+namespace {
+
+std::string quoted(const std::string& text) {
+  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+template <typename Enum>
+std::string_view word(std::span<const std::string_view> names, Enum value) {
+  return names[static_cast<std::size_t>(value)];
+}
+
+class Writer {
+ public:
+  explicit Writer(const Schedule& schedule) : schedule_(schedule) {}
+
+  std::string take() {
+    put("{{\n\"format\": \"penstock-schedule/1\",\n\"policy\": {},\n", quoted(schedule_.policy));
+    model();
+    head();
+    list("tiers", schedule_.tiers, [&](const Tier& tier) {
+      put("{{\"kind\": \"{}\", \"device\": {}, \"capacity_bytes\": {}}}", word(tier_names(), tier.kind), tier.device,
+          tier.capacity_bytes);
+    });
+    list("lanes", schedule_.lanes, [&](const Lane& lane) {
+      put("{{\"name\": {}, \"kind\": \"{}\", \"device\": {}}}", quoted(lane.name), word(lane_kind_names(), lane.kind),
+          lane.device);
+    });
+    list("buffers", schedule_.buffers, [&](const Buffer& buffer) {
+      put("{{\"name\": {}, \"tier\": {}, \"offset_bytes\": {}, \"bytes\": {}}}", quoted(buffer.name), buffer.tier,
+          buffer.offset_bytes, buffer.bytes);
+    });
+    list("initial", schedule_.initial, [&](const Access& at) { access(at); });
+    list("ops", schedule_.ops, [&](const Op& at) { op(at); });
+    list("edges", schedule_.edges, [&](const Edge& edge) { put("[{}, {}, {}]", edge.from, edge.to, edge.distance); });
+    text_.resize(text_.size() - 2);  // the last list's comma and line end
+    text_ += "\n}\n";
+    return std::move(text_);
+  }
+
+ private:
+  template <typename... Args>
+  void put(fmt::format_string<Args...> format, Args&&... args) {
+    fmt::format_to(std::back_inserter(text_), format, std::forward<Args>(args)...);
+  }
+
+  template <typename Item, typename Write>
+  void list(const char* key, const std::vector<Item>& items, Write write) {
+    put("\"{}\": [", key);
+    bool first = true;
+    for (const Item& item : items) {
+      text_ += first ? "\n  " : ",\n  ";
+      write(item);
+      first = false;
+    }
+    text_ += "],\n";
+  }
+
+  void model() {
+    const ModelConfig& c = schedule_.model;
+    put("\"model\": {{\"name\": {}, \"family\": \"{}\", \"hidden\": {}, \"intermediate\": {}, \"decoder_layers\": {}, ",
+        quoted(c.name), word(model_family_names(), c.family), c.hidden, c.intermediate, c.decoder_layers);
+    put("\"heads\": {}, \"kv_heads\": {}, \"head_dim\": {}, \"vocabulary\": {}, \"max_positions\": {},\n  ", c.heads,
+        c.kv_heads, c.head_dim, c.vocabulary, c.max_positions);
+    put("\"tied_embeddings\": {}, \"qkv_bias\": {}, \"qk_norm\": {}, \"rms_epsilon\": {}, \"rope_theta\": {}, ",
+        c.tied_embeddings, c.qkv_bias, c.qk_norm, c.rms_epsilon, c.rope_theta);
+    put("\"rope_factor\": {}, \"rope_low_freq_factor\": {}, \"rope_high_freq_factor\": {}, "
+        "\"rope_original_positions\": {}}},\n",
+        c.rope_factor, c.rope_low_freq_factor, c.rope_high_freq_factor, c.rope_original_positions);
+  }
+
+  void head() {
+    const Numerics& n = schedule_.numerics;
+    put("\"micro_batch\": {{\"sequences\": {}, \"sequence_length\": {}}},\n\"micro_batches\": {},\n\"library_bytes\": "
+        "{},\n",
+        schedule_.micro_batch.sequences, schedule_.micro_batch.sequence_length, schedule_.micro_batches,
+        schedule_.library_bytes);
+    put("\"numerics\": {{\"states\": \"{}\", \"moments\": \"{}\", \"gradient_sum\": \"{}\", \"gradient_link\": "
+        "\"{}\", ",
+        word(state_format_names(), n.states), word(element_type_names(), n.moments),
+        word(element_type_names(), n.gradient_sum), word(element_type_names(), n.gradient_link));
+    put("\"sum_on_host\": {}, \"clip\": {}, \"mlp_tokens\": {}, \"loss_tokens\": {}}},\n", n.sum_on_host, n.clip,
+        n.chunking.mlp_tokens, n.chunking.loss_tokens);
+  }
+
+  void access(const Access& at) {
+    put("[{}, {}, {}, \"{}\"]", at.buffer, at.offset_bytes, at.bytes, value_label(at.value));
+  }
+
+  void accesses(const char* key, const std::vector<Access>& list) {
+    if (list.empty()) return;
+    put(", \"{}\": [", key);
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      if (i > 0) text_ += ", ";
+      access(list[i]);
+    }
+    text_ += ']';
+  }
+
+  void op(const Op& op) {
+    put("{{\"id\": {}, \"name\": {}, \"lane\": {}", op.id, quoted(op.name), op.lane);
+    if (op.layer != -1) put(", \"layer\": {}", op.layer);
+    if (op.micro_batch != -1) put(", \"micro_batch\": {}", op.micro_batch);
+    put(", \"phase\": \"{}\", \"work\": \"{}\"", word(phase_names(), op.phase), work_names()[op.work.index()]);
+    std::visit([&](const auto& details) { work(details); }, op.work);
+    accesses("reads", op.reads);
+    accesses("writes", op.writes);
+    text_ += '}';
+  }
+
+  void work(const CopyWork& copy) {
+    text_ += ", \"bursts\": [";
+    for (std::size_t i = 0; i < copy.bursts.size(); ++i)
+      put("{}[{}, {}]", i == 0 ? "" : ", ", copy.bursts[i].bytes, copy.bursts[i].count);
+    text_ += ']';
+  }
+  void work(const TemplateWork& bound) {
+    put(", \"template\": \"{}\", \"pass\": \"{}\", \"keep\": \"{}\"", word(layer_kind_names(), bound.kind),
+        word(pass_names(), bound.pass), word(keep_names(), bound.keep));
+  }
+  void work(const OptimizerWork& pass) { elements(pass.elements, pass.threads); }
+  void work(const AccumulateWork& pass) { elements(pass.elements, pass.threads); }
+  void work(const FinishGradientWork& pass) { elements(pass.elements, pass.threads); }
+  void work(const HostPassWork& pass) {
+    put(", \"traffic_bytes\": {}, \"threads\": {}", pass.traffic_bytes, pass.threads);
+  }
+  void work(const WaitWork& wait) { put(", \"op\": {}, \"distance\": {}", wait.op, wait.distance); }
+  void work(const StepScalarsWork&) {}
+  void work(const InputWork&) {}
+  void work(const ReportWork&) {}
+  void work(const MemsetWork&) {}
+  void elements(std::int64_t count, int threads) { put(", \"elements\": {}, \"threads\": {}", count, threads); }
+
+  const Schedule& schedule_;
+  std::string text_;
+};
+
+}  // namespace
+
+std::string schedule_text(const Schedule& schedule) { return Writer(schedule).take(); }
+
+void write_schedule(const Schedule& schedule, const std::filesystem::path& path) {
+  write_text_file(path, schedule_text(schedule));
+}
+
+}  // namespace penstock
