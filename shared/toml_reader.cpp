@@ -52,18 +52,19 @@ std::string shown(const TomlValue& value) {
 std::string nearest_name(std::string_view name, std::span<const std::string> known) {
   std::string nearest;
   // Half of the letters wrong is no longer a slip of the fingers.
-  std::size_t best = std::max<std::size_t>(2, name.size() / 2);
+  std::size_t best = std::max<std::size_t>(1, name.size() / 2) + 1;
   for (const std::string& candidate : known) {
-    // "bandwidth" for "hbm_bandwidth" is forgotten rather than mistyped.
-    const bool part =
-        name.size() >= 3 && (candidate.find(name) != std::string::npos || name.find(candidate) != std::string::npos);
-    const std::size_t distance = part ? 1 : edit_distance(name, candidate);
-    if (distance < best || (distance == best && nearest.empty())) {
+    const std::size_t distance = edit_distance(name, candidate);
+    if (distance < best) {
       best = distance;
       nearest = candidate;
     }
   }
-  return nearest;
+  if (!nearest.empty() || name.size() < 3) return nearest;
+  // "buffers" for "weight_buffers": half forgotten rather than mistyped.
+  for (const std::string& candidate : known)
+    if (candidate.find(name) != std::string::npos) return candidate;
+  return {};
 }
 
 TomlSection::TomlSection(const TomlDocument& document, std::string name) : document_(document), name_(std::move(name)) {

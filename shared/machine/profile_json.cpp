@@ -2,6 +2,8 @@
 // (bytes, seconds, per second) and are written with as many digits as reading back the same bits takes.
 #include <fmt/format.h>
 
+#include <stdexcept>
+
 #include "shared/error.h"
 #include "shared/files.h"
 #include "shared/json_reader.h"
@@ -302,8 +304,12 @@ void write_profile_file(const Profile& profile, const std::filesystem::path& pat
                          {"machine", machine_json(profile.machine)},
                          {"spread", spread}};
   const std::string text = document.dump(1, ' ', false, json::error_handler_t::replace) + "\n";
-  // A profile that could not be read back (a figure that is zero or not finite) is a failed calibration: say so now.
-  from_json(parse_json(text, path.string()), path.string());
+  // A figure that could not be read back (zero, not finite) is a failed calibration: say so now.
+  try {
+    from_json(parse_json(text, path.string()), path.string());
+  } catch (const InputError& error) {
+    throw std::runtime_error(fmt::format("the profile is not written: {}", error.what()));
+  }
   write_text_file(path, text);
 }
 

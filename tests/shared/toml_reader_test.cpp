@@ -1,0 +1,123 @@
+#include "shared/toml_reader.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "shared/error.h"
+
+namespace penstock {
+namespace {
+
+template <typename Function>
+std::string refusal(Function function) {
+  try {
+    function();
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return {};
+}
+std::string parse_refusal(const std::string& text) {
+  return refusal([&] { parse_toml(text, "x.toml"); });
+}
+
+TEST(TomlReader, FlattensTablesAndKeepsLines) {
+  const TomlDocument document = parse_toml("name = \"x\"\n[a]\nb = 1\n[a.c]\n8 = 2.5\n\"4 KiB\" = true\n", "x.toml");
+  TomlSection top(document, "");
+  EXPECT_EQ(top.text("name"), "x");
+  TomlSection a(document, "a");
+  EXPECT_EQ(a.integer("b", 0, 10), 1);
+  EXPECT_EQ(a.place("b"), "x.toml:3: [a] b");
+  TomlSection c(document, "a.c");
+  EXPECT_EQ(c.number("8", 0, 10), 2.5);
+  EXPECT_TRUE(c.boolean("4 KiB"));
+  EXPECT_EQ(c.place("4 KiB"), "x.toml:6: [a.c] 4 KiB");
+  EXPECT_FALSE(TomlSection(document, "d").exists());
+}
+
+TEST(TomlReader, WrongTypesNameThePlaceAndTheValue) {
+  const TomlDocument document = parse_toml("[a]\ni = 1\nf = 1.5\ns = \"text\"\nb = true\nn = nan\n", "x.toml");
+  TomlSection a(document, "a");
+  EXPECT_EQ(refusal([&] { a.text("i"); }), "x.toml:2: [a] i: expected a text in quotes, found 1");
+  EXPECT_EQ(refusal([&] { a.integer("f", 0, 9); }), "x.toml:3: [a] f: expected a whole number from 0 to 9, found 1.5");
+  EXPECT_EQ(refusal([&] { a.integer("i", 2, 9); }), "x.toml:2: [a] i: expected a whole number from 2 to 9, found 1");
+  EXPECT_EQ(refusal([&] { a.boolean("s"); }), "x.toml:4: [a] s: expected true or false, found \"text\"");
+  EXPECT_EQ(refusal([&] { a.number("b", 0, 1); }), "x.toml:5: [a] b: expected a number from 0 to 1, found true");
+  EXPECT_NE(refusal([&] { a.number("n", 0, 1); }), "");
+  EXPECT_EQ(refusal([&] { a.text("x"); }), "x.toml:1: [a] x: is missing");
+  constexpr std::string_view names[] = {"one", "two"};
+  EXPECT_EQ(refusal([&] { a.choice("s", names); }),
+            "x.toml:4: [a] s: expected one of \"one\", \"two\", found \"text\"");
+}
+
+TEST(TomlReader, ABareNumberHasLostItsUnit) {
+  const TomlDocument document = parse_toml("[a]\nhbm = 24\nzero = \"0 GB/s\"\n", "x.toml");
+  TomlSection a(document, "a");
+  EXPECT_NE(refusal([&] { a.bytes("hbm", 0); }).find("x.toml:2: [a] hbm: expected a size with its unit"),
+            std::string::npos);
+  EXPECT_EQ(refusal([&] { a.bandwidth("zero"); }), "x.toml:3: [a] zero: expected more than zero, found \"0 GB/s\"");
+}
+
+TEST(TomlReader, UnknownKeysAndTablesNameTheNearestKnownOne) {
+  const TomlDocument document = parse_toml("[gpu]\nhbm_bandwith = 1\n[lnik]\na = 1\n", "x.toml");
+  TomlSection gpu(document, "gpu");
+  gpu.has("hbm");
+  gpu.has("hbm_bandwidth");
+  EXPECT_EQ(refusal([&] { gpu.finish(); }),
+            "x.toml:2: [gpu] hbm_bandwith: is not a key of this table; did you mean hbm_bandwidth?");
+  EXPECT_EQ(refusal([&] {
+              check_tables(document, {"gpu", "link", "nvme"});
+            }),
+            "x.toml:3: [lnik] is not a table of this file; did you mean link?");
+  EXPECT_EQ(refusal([&] { check_tables(document, {"gpu", "lnik"}); }), "");
+}
+
+TEST(TomlReader, NearestNameIsEmptyWhenNothingIsNear) {
+  const std::vector<std::string> known = {"weight_buffers", "group", "keep"};
+  EXPECT_EQ(nearest_name("groups", known), "group");
+  EXPECT_EQ(nearest_name("weigth_buffers", known), "weight_buffers");
+  EXPECT_EQ(nearest_name("buffers", known), "weight_buffers");
+  EXPECT_EQ(nearest_name("zzzzzz", known), "");
+}
+
+TEST(TomlReader, RefusesWhatNoFileOfOursNeeds) {
+  EXPECT_EQ(parse_refusal("[a]\nb = [1, 2]\n"), "x.toml:2: [a] b: expected a single value, found a list");
+  EXPECT_EQ(parse_refusal("[a]\nb = 2026-01-01\n"), "x.toml:2: [a] b: expected a single value, found a date or time");
+  EXPECT_EQ(parse_refusal("[a.b.c]\nd = 1\n"), "x.toml:1: [a.b] c: expected a single value, found a table");
+  EXPECT_EQ(parse_refusal("[[a]]\nb = 1\n"), "x.toml:1: a: expected a single value, found a list");
+}
+
+TEST(TomlReader, SyntaxErrorsNameLineAndColumn) {
+  EXPECT_NE(parse_refusal("[a]\nb = \n").find("x.toml:2:"), std::string::npos) << parse_refusal("[a]\nb = \n");
+  EXPECT_NE(parse_refusal("[a]\nb = 1\nb = 2\n").find("x.toml:3:"), std::string::npos);
+  EXPECT_NE(parse_refusal("[a\n").find("is not TOML"), std::string::npos);
+}
+
+TEST(TomlReader, BottomlessNestingIsRefusedBeforeItIsParsed) {
+  std::string keys = "a";
+  for (int i = 0; i < 100'000; ++i) keys += ".a";
+  EXPECT_NE(parse_refusal(keys + " = 1\n").find("x.toml:1: the line has 200005 characters"), std::string::npos);
+  // As deep as lines allow: a header and a key of almost 500 names each.
+  const std::string names = keys.substr(0, 989);
+  std::string deep = "[";
+  deep += names + "]\n" + names + " = 1\n";
+  EXPECT_NE(parse_refusal(deep).find("expected a single value, found a table"), std::string::npos);
+  EXPECT_NE(parse_refusal("a = " + std::string(900, '[') + "\n"), "");
+}
+
+TEST(TomlReader, OverridesNeedNoQuotes) {
+  const auto parsed = [](const std::string& text) { return parse_toml_value(text, "--set").value; };
+  EXPECT_EQ(std::get<std::string>(parsed("megatrain")), "megatrain");
+  EXPECT_EQ(std::get<std::string>(parsed("\"megatrain\"")), "megatrain");
+  EXPECT_EQ(std::get<std::string>(parsed("4 MiB")), "4 MiB");
+  EXPECT_EQ(std::get<std::string>(parsed("a/b.json")), "a/b.json");
+  EXPECT_EQ(std::get<std::string>(parsed("")), "");
+  EXPECT_EQ(std::get<std::int64_t>(parsed("4")), 4);
+  EXPECT_EQ(std::get<double>(parsed("3e-4")), 3e-4);
+  EXPECT_EQ(std::get<bool>(parsed("false")), false);
+  EXPECT_EQ(std::get<std::string>(parsed("1\nother = 2")), "1\nother = 2");  // no second key slips in
+}
+
+}  // namespace
+}  // namespace penstock
