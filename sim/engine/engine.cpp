@@ -264,6 +264,7 @@ void Engine::rebase() {
 EngineState Engine::state() const {
   EngineState state;
   for (const Lane& lane : lanes_) {
+    if (lane.op < 0) continue;
     state.positions.insert(state.positions.end(), {lane.step - steps_, lane.next, static_cast<std::int32_t>(lane.run)});
     const bool fluid = lane.run == Run::fluid;
     const double progress = fluid ? lane.remaining - (now_ - lane.since) * lane.rate : lane.remaining;
