@@ -32,14 +32,14 @@ class Backend {
   virtual ~Backend() = default;
   virtual std::string name() const = 0;
   virtual bool is_host() const = 0;
-  /// LayoutOptions::library_bytes that this backend's templates need.
-  virtual std::int64_t library_bytes() const = 0;
+  /// The most that the HBM arena may have: limit less what the backend itself takes. Known before `allocate`.
+  virtual std::int64_t arena_limit_bytes() const = 0;
 
   /// One arena per tier, zeroed and touched; `bytes[i]` belongs to tiers[i] and may be 0. Throws DoesNotFit.
   virtual void allocate(const std::vector<Tier>& tiers, const std::vector<std::int64_t>& bytes) = 0;
   /// Address of a tier's arena: for DRAM and NVMe one that host threads can use, for HBM the device's.
   virtual std::byte* arena(int tier) = 0;
-  /// Synchronous; not during a run.
+  /// Synchronous; not during a run. Several threads may call at once, for ranges that do not overlap.
   virtual void write(int tier, std::int64_t offset, std::span<const std::byte> from) = 0;
   virtual void read(int tier, std::int64_t offset, std::span<std::byte> to) = 0;
 

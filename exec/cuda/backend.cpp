@@ -1,0 +1,417 @@
+#include "exec/cuda/backend.h"
+
+#include <cuda.h>
+#include <cudaTypedefs.h>
+#include <cuda_runtime_api.h>
+#include <fmt/format.h>
+#include <nvtx3/nvToolsExt.h>
+
+#include <algorithm>
+#include <set>
+#include <stdexcept>
+#include <tuple>
+#include <utility>
+
+#include "exec/cuda/error.h"
+#include "exec/cuda/lane_events.h"
+#include "exec/cuda/notifier.h"
+#include "exec/cuda/optimizer.h"
+#include "exec/cuda/templates.h"
+#include "exec/host/arena.h"
+#include "exec/optimizer/adamw.h"
+#include "shared/error.h"
+
+namespace penstock::exec {
+namespace {
+
+/// Memory of the device.
+class DeviceMemory {
+ public:
+  DeviceMemory() = default;
+  explicit DeviceMemory(std::int64_t bytes) {
+    if (bytes > 0) PENSTOCK_CUDA(cudaMalloc(&data_, static_cast<std::size_t>(bytes)));
+  }
+  ~DeviceMemory() {
+    if (data_ != nullptr) cudaFree(data_);
+  }
+  DeviceMemory(DeviceMemory&& other) noexcept : data_(std::exchange(other.data_, nullptr)) {}
+  DeviceMemory& operator=(DeviceMemory&& other) noexcept {
+    std::swap(data_, other.data_);
+    return *this;
+  }
+  std::byte* data() const { return static_cast<std::byte*>(data_); }
+
+ private:
+  void* data_ = nullptr;
+};
+
+/// Host memory that the device reads and writes at full speed while this lives.
+class Registration {
+ public:
+  Registration() = default;
+  Registration(void* data, std::size_t bytes) : data_(data) {
+    PENSTOCK_CUDA(cudaHostRegister(data, bytes, cudaHostRegisterPortable | cudaHostRegisterMapped));
+  }
+  ~Registration() {
+    if (data_ != nullptr) cudaHostUnregister(data_);
+  }
+  Registration(Registration&& other) noexcept : data_(std::exchange(other.data_, nullptr)) {}
+  Registration& operator=(Registration&& other) noexcept {
+    std::swap(data_, other.data_);
+    return *this;
+  }
+
+ private:
+  void* data_ = nullptr;
+};
+
+class StreamHandle {
+ public:
+  StreamHandle() { PENSTOCK_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking)); }
+  ~StreamHandle() {
+    if (stream_ != nullptr) cudaStreamDestroy(stream_);
+  }
+  StreamHandle(StreamHandle&& other) noexcept : stream_(std::exchange(other.stream_, nullptr)) {}
+  StreamHandle& operator=(StreamHandle&&) = delete;
+  cudaStream_t get() const { return stream_; }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+};
+
+/// The driver's stream memory operations, looked up at run time so that the program starts without a driver.
+struct StreamMemoryOps {
+  PFN_cuStreamWaitValue32_v11070 wait = nullptr;
+  PFN_cuStreamWriteValue32_v11070 write = nullptr;
+
+  static StreamMemoryOps load() {
+    StreamMemoryOps ops;
+    ops.wait = reinterpret_cast<PFN_cuStreamWaitValue32_v11070>(find("cuStreamWaitValue32"));
+    ops.write = reinterpret_cast<PFN_cuStreamWriteValue32_v11070>(find("cuStreamWriteValue32"));
+    return ops;
+  }
+
+ private:
+  static void* find(const char* name) {
+    void* entry = nullptr;
+    cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
+    PENSTOCK_CUDA(cudaGetDriverEntryPointByVersion(name, &entry, 13000, cudaEnableDefault, &found));
+    if (found != cudaDriverEntryPointSuccess || entry == nullptr)
+      throw std::runtime_error(
+          fmt::format("the driver has no {}: it is older than CUDA 13, install a newer one", name));
+    return entry;
+  }
+};
+
+void check_driver(CUresult result, const char* what) {
+  if (result != CUDA_SUCCESS)
+    throw std::runtime_error(fmt::format("{}: driver error {}", what, static_cast<int>(result)));
+}
+
+class CudaBackend : public Backend {
+ public:
+  explicit CudaBackend(const CudaBackendOptions& options) : options_(options), memory_ops_(prepare(options)) {
+    templates_ = std::make_unique<CudaTemplates>();
+  }
+  ~CudaBackend() override { drain(); }
+
+  std::string name() const override { return "cuda"; }
+  bool is_host() const override { return false; }
+
+  void allocate(const std::vector<Tier>& tiers, const std::vector<std::int64_t>& bytes) override {
+    drain();
+    arenas_.clear();
+    for (std::size_t i = 0; i < tiers.size(); ++i) {
+      const bool device = tiers[i].kind == TierKind::hbm;
+      arenas_.push_back(device ? allocate_device(bytes[i]) : allocate_host(bytes[i], tiers[i].kind));
+    }
+  }
+  std::byte* arena(int tier) override {
+    const TierArena& arena = arenas_[static_cast<std::size_t>(tier)];
+    return arena.on_device ? arena.device.data() : arena.host->data();
+  }
+  void write(int tier, std::int64_t offset, std::span<const std::byte> from) override {
+    if (!from.empty()) PENSTOCK_CUDA(cudaMemcpy(arena(tier) + offset, from.data(), from.size(), cudaMemcpyDefault));
+  }
+  void read(int tier, std::int64_t offset, std::span<std::byte> to) override {
+    if (!to.empty()) PENSTOCK_CUDA(cudaMemcpy(to.data(), arena(tier) + offset, to.size(), cudaMemcpyDefault));
+  }
+
+  void start(const BoundSchedule& program, Board& board, Recorder& recorder) override {
+    drain();
+    program_ = &program;
+    board_ = &board;
+    recorder_ = &recorder;
+    steps_ = 0;
+    PENSTOCK_CUDA(cudaSetDevice(options_.device));
+    board_memory_ = Registration(board.words(), board.bytes());
+    void* words = nullptr;
+    PENSTOCK_CUDA(cudaHostGetDevicePointer(&words, board.words(), 0));
+    words_ = reinterpret_cast<CUdeviceptr>(words);
+    make_lanes();
+    events_ = std::make_unique<LaneEvents>(program, recorder.steps());
+    rehearse();
+    events_->anchor(first_stream());
+    notifier_ = std::make_unique<Notifier>(board, [this] { look_for_errors(); });
+  }
+
+  void enqueue(int id, int step) override {
+    const BoundOp& op = program_->ops[static_cast<std::size_t>(id)];
+    const Lane& lane = *lanes_[static_cast<std::size_t>(op.op->lane)];
+    const cudaStream_t stream = lane.stream.get();
+    nvtxRangePushA(op.op->name.c_str());
+    for (const Predecessor& p : op.predecessors) {
+      const int count = step + 1 - p.distance;  // executions of p that must have ended
+      if (count <= 0) continue;
+      if (p.on_gpu)
+        PENSTOCK_CUDA(cudaStreamWaitEvent(stream, events_->end(p.op, step - p.distance), 0));
+      else
+        check_driver(memory_ops_.wait(stream, word(p.op), static_cast<cuuint32_t>(count), CU_STREAM_WAIT_VALUE_GEQ),
+                     "cuStreamWaitValue32");
+    }
+    events_->mark_start(id, step, stream);
+    launch(op, lane, step);
+    events_->mark_end(id, step, stream);
+    check_driver(memory_ops_.write(stream, word(id), static_cast<cuuint32_t>(step + 1), CU_STREAM_WRITE_VALUE_DEFAULT),
+                 "cuStreamWriteValue32");
+    if (op.host_waits) notifier_->expect(id, static_cast<std::uint32_t>(step + 1));
+    nvtxRangePop();
+    steps_ = std::max(steps_, step + 1);
+  }
+
+  void drain() override {
+    if (program_ == nullptr) return;
+    try {
+      for (const auto& lane : lanes_)
+        if (lane) PENSTOCK_CUDA(cudaStreamSynchronize(lane->stream.get()));
+      if (!board_->aborted()) events_->report(*program_, steps_, *recorder_);
+    } catch (...) {
+      board_->abort(std::current_exception());
+    }
+    notifier_.reset();
+    events_.reset();
+    lanes_.clear();
+    board_memory_ = Registration();
+    program_ = nullptr;
+  }
+
+ private:
+  struct TierArena {
+    bool on_device = false;
+    DeviceMemory device;
+    std::unique_ptr<Arena> host;
+    Registration registration;  // behind `host`: released first
+  };
+  struct Lane {
+    StreamHandle stream;
+    DeviceMemory norm_scratch;
+  };
+
+  static StreamMemoryOps prepare(const CudaBackendOptions& options) {
+    int count = 0;
+    const cudaError_t error = cudaGetDeviceCount(&count);
+    if (error != cudaSuccess || options.device >= count) throw std::runtime_error(describe_cuda_devices());
+    PENSTOCK_CUDA(cudaSetDevice(options.device));
+    return StreamMemoryOps::load();
+  }
+
+  TierArena allocate_device(std::int64_t bytes) const {
+    std::size_t free_bytes = 0, total_bytes = 0;
+    PENSTOCK_CUDA(cudaMemGetInfo(&free_bytes, &total_bytes));
+    const auto taken = static_cast<std::int64_t>(total_bytes - free_bytes);
+    std::int64_t limit = static_cast<std::int64_t>(total_bytes);
+    if (options_.hbm_limit_bytes > 0) limit = std::min(limit, options_.hbm_limit_bytes);
+    if (taken + bytes > limit)
+      throw DoesNotFit(
+          fmt::format("the hbm arena of {} bytes does not fit: context and library modules take {} bytes of the device "
+                      "and the limit is "
+                      "{} bytes ({}), so {} bytes are missing",
+                      bytes, taken, limit, options_.hbm_limit_bytes > 0 ? "--hbm-limit" : "all of the device",
+                      taken + bytes - limit));
+    TierArena arena;
+    arena.on_device = true;
+    arena.device = DeviceMemory(bytes);
+    if (bytes > 0) PENSTOCK_CUDA(cudaMemset(arena.device.data(), 0, static_cast<std::size_t>(bytes)));
+    return arena;
+  }
+
+  static TierArena allocate_host(std::int64_t bytes, TierKind kind) {
+    TierArena arena;
+    arena.host = std::make_unique<Arena>(bytes, kind == TierKind::dram ? "dram" : "nvme");
+    if (bytes > 0) try {
+        arena.registration = Registration(arena.host->data(), static_cast<std::size_t>(bytes));
+      } catch (const std::runtime_error& error) {
+        throw DoesNotFit(
+            fmt::format("the dram arena of {} bytes could not be pinned ({}): raise the limit of locked memory (ulimit "
+                        "-l) or of the "
+                        "container's memory, or choose a schedule that keeps less in dram",
+                        bytes, error.what()));
+      }
+    return arena;
+  }
+
+  void make_lanes() {
+    lanes_.clear();
+    for (std::size_t i = 0; i < program_->schedule->lanes.size(); ++i) {
+      lanes_.push_back(is_gpu(program_->schedule->lanes[i].kind) ? std::make_unique<Lane>() : nullptr);
+      if (!lanes_.back()) continue;
+      std::int64_t scratch = 0;
+      for (const BoundOp& op : program_->ops)
+        if (op.op->lane == static_cast<int>(i))
+          if (const auto* finish = std::get_if<BoundFinish>(&op.work))
+            scratch = std::max(scratch, norm_scratch_elements(finish->elements));
+      lanes_.back()->norm_scratch = DeviceMemory(scratch * static_cast<std::int64_t>(sizeof(double)));
+    }
+  }
+
+  /// Runs each distinct kind of op once. CUDA and its libraries load kernels at first use, and loading may wait for the
+  /// whole device: inside a step, where a stream waits for a host op that waits for a launch still to come, that never
+  /// ends. Reads garbage and writes only what the schedule writes again before it reads it; states are left alone.
+  void rehearse() {
+    std::set<std::tuple<int, int, int, bool, bool>> seen;
+    std::set<std::pair<bool, int>> finished;
+    for (const BoundOp& op : program_->ops) {
+      if (!is_gpu(op.lane_kind)) continue;
+      const Lane& lane = *lanes_[static_cast<std::size_t>(op.op->lane)];
+      if (const auto* w = std::get_if<TemplateBinding>(&op.work)) {
+        if (seen.insert({static_cast<int>(w->kind), static_cast<int>(w->pass), static_cast<int>(w->layout.keep),
+                         w->accumulates, w->output != nullptr})
+                .second)
+          launch(op, lane, 0);
+      } else if (const auto* finish = std::get_if<BoundFinish>(&op.work)) {
+        if (finished.insert({finish->tied != nullptr, static_cast<int>(finish->out_type)}).second) launch(op, lane, 0);
+      } else if (const auto* optimizer = std::get_if<BoundOptimizer>(&op.work)) {
+        rehearse_optimizer(*optimizer, lane.stream.get());
+      }
+    }
+    PENSTOCK_CUDA(cudaDeviceSynchronize());
+  }
+
+  /// On states of its own.
+  static void rehearse_optimizer(const BoundOptimizer& work, cudaStream_t stream) {
+    constexpr std::int64_t kElements = 256, kPlane = kElements * 4;
+    const DeviceMemory scratch(8 * kPlane);
+    PENSTOCK_CUDA(cudaMemset(scratch.data(), 0, 8 * kPlane));
+    const auto plane = [&scratch](int i) { return static_cast<void*>(scratch.data() + i * kPlane); };
+    OptimizerStates states = work.states;
+    states.weights = static_cast<std::uint16_t*>(plane(0));
+    if (states.low_bits != nullptr) states.low_bits = static_cast<std::uint16_t*>(plane(1));
+    if (states.master != nullptr) states.master = static_cast<float*>(plane(2));
+    states.m = plane(3);
+    states.v = plane(4);
+    adamw_cuda(states, plane(5), work.gradient_type, kElements, static_cast<const StepScalars*>(plane(6)), stream);
+    PENSTOCK_CUDA(cudaStreamSynchronize(stream));
+  }
+
+  cudaStream_t first_stream() const {
+    for (const auto& lane : lanes_)
+      if (lane) return lane->stream.get();
+    return nullptr;
+  }
+
+  CUdeviceptr word(int op) const { return words_ + sizeof(std::uint32_t) * static_cast<std::size_t>(op); }
+
+  void look_for_errors() const {
+    for (const auto& lane : lanes_) {
+      if (!lane) continue;
+      const cudaError_t state = cudaStreamQuery(lane->stream.get());
+      if (state != cudaErrorNotReady) PENSTOCK_CUDA(state);
+    }
+  }
+
+  void launch(const BoundOp& op, const Lane& lane, int step) {
+    struct Launch {
+      CudaBackend& backend;
+      const Lane& lane;
+      cudaStream_t stream;
+      int step;
+
+      void operator()(const TemplateBinding& w) const { backend.templates_->run(w, stream); }
+      void operator()(const BoundCopy& w) const {
+        std::int64_t done = 0;
+        for (const Burst& burst : w.bursts)
+          for (std::int64_t i = 0; i < burst.count; ++i, done += burst.bytes)
+            PENSTOCK_CUDA(cudaMemcpyAsync(w.to + done, w.from + done, static_cast<std::size_t>(burst.bytes),
+                                          cudaMemcpyDefault, stream));
+      }
+      void operator()(const BoundOptimizer& w) const {
+        adamw_cuda(w.states, w.gradient, w.gradient_type, w.elements, w.scalars, stream);
+      }
+      void operator()(const BoundAccumulate& w) const {
+        accumulate_cuda(w.part, w.part_type, w.sum, w.sum_type, w.first, w.elements, stream);
+      }
+      void operator()(const BoundFinish& w) const {
+        finish_gradient_cuda(w.sum, w.sum_type, w.tied, w.out, w.out_type, w.elements,
+                             reinterpret_cast<double*>(lane.norm_scratch.data()), w.norm_partial, stream);
+      }
+      void operator()(const BoundScalars& w) const {
+        const StepSource& source = backend.program_->source;
+        const AdamHyper hyper = source.hyper(step);
+        const StepScalars prepared = make_step_scalars(hyper, source.number(step), 0, false);
+        step_scalars_cuda(prepared, hyper.max_norm, w.partials.data(), static_cast<int>(w.partials.size()), w.out,
+                          stream);
+      }
+      void operator()(const BoundMemset& w) const {
+        PENSTOCK_CUDA(cudaMemsetAsync(w.at, 0, static_cast<std::size_t>(w.bytes), stream));
+      }
+      void operator()(const BoundInput&) const { refuse(); }
+      void operator()(const BoundReport&) const { refuse(); }
+      void operator()(const BoundHostPass&) const { refuse(); }
+      void operator()(const BoundWait&) const { refuse(); }
+      [[noreturn]] static void refuse() { throw std::logic_error("host work on a GPU lane"); }
+    };
+    std::visit(Launch{*this, lane, lane.stream.get(), step}, op.work);
+  }
+
+  CudaBackendOptions options_;
+  StreamMemoryOps memory_ops_;
+  std::unique_ptr<CudaTemplates> templates_;
+  std::vector<TierArena> arenas_;
+  const BoundSchedule* program_ = nullptr;
+  Board* board_ = nullptr;
+  Recorder* recorder_ = nullptr;
+  Registration board_memory_;
+  CUdeviceptr words_ = 0;
+  int steps_ = 0;                             // enqueued
+  std::vector<std::unique_ptr<Lane>> lanes_;  // by lane; nullptr for lanes that are not the GPU's
+  std::unique_ptr<LaneEvents> events_;
+  std::unique_ptr<Notifier> notifier_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_cuda_backend(const CudaBackendOptions& options) {
+  return std::make_unique<CudaBackend>(options);
+}
+
+bool cuda_device_available() {
+  int count = 0;
+  return cudaGetDeviceCount(&count) == cudaSuccess && count > 0;
+}
+
+std::string describe_cuda_devices() {
+  int count = 0;
+  if (const cudaError_t error = cudaGetDeviceCount(&count); error != cudaSuccess || count == 0) {
+    int driver = 0, runtime = 0;
+    cudaDriverGetVersion(&driver);
+    cudaRuntimeGetVersion(&runtime);
+    return fmt::format(
+        "no usable CUDA device: {} (driver {}, built for CUDA {}.{}); install NVIDIA's driver or run with --backend "
+        "host",
+        error == cudaSuccess ? "none found" : cudaGetErrorString(error),
+        driver == 0 ? std::string("none") : fmt::format("for CUDA {}.{}", driver / 1000, driver % 1000 / 10),
+        runtime / 1000, runtime % 1000 / 10);
+  }
+  std::string text;
+  for (int i = 0; i < count; ++i) {
+    cudaDeviceProp properties{};
+    PENSTOCK_CUDA(cudaGetDeviceProperties(&properties, i));
+    text += fmt::format(
+        "{}cuda device {}: {}, compute capability {}.{}, {} multiprocessors, {:.1f} GiB, {} copy engines",
+        i == 0 ? "" : "\n", i, properties.name, properties.major, properties.minor, properties.multiProcessorCount,
+        static_cast<double>(properties.totalGlobalMem) / (1 << 30), properties.asyncEngineCount);
+  }
+  return text;
+}
+
+}  // namespace penstock::exec

@@ -1,0 +1,50 @@
+// The events of one run: for every GPU op one that marks its end, and for recorded steps also one that marks its start.
+//
+// An event is recorded once a step, and the launch thread enqueues ops in id order, step after step; an edge reaches at
+// most one step back. Two events per op, used by turns, therefore suffice where nothing is recorded.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <memory>
+#include <vector>
+
+#include "exec/runtime/bound_op.h"
+#include "exec/runtime/recorder.h"
+
+namespace penstock::exec {
+
+class LaneEvents {
+ public:
+  LaneEvents(const BoundSchedule& program, int recorded_steps);
+
+  /// Marks the place in `stream` where the op starts (recorded steps only) and where it ends.
+  void mark_start(int op, int step, cudaStream_t stream);
+  void mark_end(int op, int step, cudaStream_t stream);
+  /// The event of the last mark_end of this op and step.
+  cudaEvent_t end(int op, int step) const;
+  /// Marks the instant from which the device's clock is read against the host's. Blocks until it is reached.
+  void anchor(cudaStream_t stream);
+  /// Hands all recorded times to the recorder. REQUIRES: every stream has been synchronised.
+  void report(const BoundSchedule& program, int steps, Recorder& recorder) const;
+
+ private:
+  struct Destroy {
+    void operator()(cudaEvent_t event) const { cudaEventDestroy(event); }
+  };
+  using Event = std::unique_ptr<CUevent_st, Destroy>;
+  static Event make(unsigned flags);
+  std::size_t slot(int op, int step) const {
+    return static_cast<std::size_t>(step) * ops_ + static_cast<std::size_t>(op);
+  }
+
+  std::size_t ops_;
+  int recorded_;
+  std::vector<Event> starts_, ends_;  // [recorded step][op]
+  std::vector<Event> turns_[2];       // [step % 2][op]
+  std::vector<char> marked_;          // [recorded step][op]: mark_end was called
+  Event anchor_;
+  std::int64_t anchor_ns_ = 0;
+};
+
+}  // namespace penstock::exec
