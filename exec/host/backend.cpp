@@ -7,7 +7,6 @@
 #include <condition_variable>
 #include <cstring>
 #include <deque>
-#include <limits>
 #include <mutex>
 #include <optional>
 #include <stdexcept>
@@ -21,7 +20,6 @@
 namespace penstock::exec {
 namespace {
 
-constexpr std::int64_t kNoLimit = std::numeric_limits<std::int64_t>::max();
 // Small enough that a paced copy looks even to others, large enough that sleeping costs little.
 constexpr std::int64_t kCopyChunk = 256 << 10;
 
@@ -82,7 +80,7 @@ class HostBackend : public Backend {
 
   std::string name() const override { return "host"; }
   bool is_host() const override { return true; }
-  std::int64_t arena_limit_bytes() const override { return options_.hbm_limit_bytes > 0 ? options_.hbm_limit_bytes : kNoLimit; }
+  std::int64_t arena_limit_bytes() const override { return options_.hbm_limit_bytes > 0 ? options_.hbm_limit_bytes : Backend::arena_limit_bytes(); }
 
   void allocate(const std::vector<Tier>& tiers, const std::vector<std::int64_t>& bytes) override {
     arenas_.clear();

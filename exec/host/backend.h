@@ -3,6 +3,8 @@
 // to a given rate.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 
 #include "exec/runtime/backend.h"
@@ -13,6 +15,7 @@ struct HostBackendOptions {
   // What the link is throttled to, each direction for itself; 0 = as fast as memcpy.
   double h2d_bytes_per_second = 0;
   double d2h_bytes_per_second = 0;
+  std::int64_t hbm_limit_bytes = 0;  // 0 = none
 };
 
 std::unique_ptr<Backend> make_host_backend(const HostBackendOptions& options);

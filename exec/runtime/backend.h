@@ -16,6 +16,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -33,7 +34,7 @@ class Backend {
   virtual std::string name() const = 0;
   virtual bool is_host() const = 0;
   /// The most that the HBM arena may have: limit less what the backend itself takes. Known before `allocate`.
-  virtual std::int64_t arena_limit_bytes() const = 0;
+  virtual std::int64_t arena_limit_bytes() const { return std::numeric_limits<std::int64_t>::max(); }
 
   /// One arena per tier, zeroed and touched; `bytes[i]` belongs to tiers[i] and may be 0. Throws DoesNotFit.
   virtual void allocate(const std::vector<Tier>& tiers, const std::vector<std::int64_t>& bytes) = 0;

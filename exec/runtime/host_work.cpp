@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <cstring>
 #include <stdexcept>
-#include <thread>
 #include <vector>
 
 #include "exec/optimizer/adamw.h"
 #include "exec/optimizer/norm.h"
+#include "exec/optimizer/thread_team.h"
 #include "exec/runtime/recorder.h"
 
 namespace penstock::exec {
@@ -35,20 +35,16 @@ void run_report(const BoundReport& work, const BoundSchedule& program, int step)
   program.source.report(report);
 }
 
-/// Moves `bytes` (read + written) through DRAM: copies between halves of a scratch block larger than the caches.
-void pass_memory(std::int64_t bytes) {
-  constexpr std::int64_t kHalf = std::int64_t{32} << 20;
-  thread_local std::vector<std::byte> scratch(static_cast<std::size_t>(2 * kHalf));
-  for (std::int64_t left = bytes / 2; left > 0; left -= kHalf)
-    std::memcpy(scratch.data() + kHalf, scratch.data(), static_cast<std::size_t>(std::min(left, kHalf)));
-}
-
+/// Moves traffic_bytes (read + written) through DRAM: copies between halves of a scratch block larger than the caches.
 void run_pass(const BoundHostPass& work) {
-  const int threads = std::max(1, work.threads);
-  const std::int64_t share = work.traffic_bytes / threads;
-  std::vector<std::jthread> others;
-  for (int i = 1; i < threads; ++i) others.emplace_back([share] { pass_memory(share); });
-  pass_memory(share);
+  constexpr std::int64_t kHalf = std::int64_t{32} << 20;
+  for_ranges(work.traffic_bytes / 2, kHalf / 32, work.threads, [](std::int64_t begin, std::int64_t end) {
+    const std::int64_t half = std::min(kHalf, end - begin);
+    thread_local std::vector<std::byte> scratch;
+    if (static_cast<std::int64_t>(scratch.size()) < 2 * half) scratch.resize(static_cast<std::size_t>(2 * half));
+    for (std::int64_t at = begin; at < end; at += half)
+      std::memcpy(scratch.data() + half, scratch.data(), static_cast<std::size_t>(std::min(half, end - at)));
+  });
 }
 
 }  // namespace
