@@ -103,6 +103,9 @@ struct StreamMemoryOps {
   }
 };
 
+// cuBLASLt and cuDNN load kernels at first use; the rehearsal before a run brings them all in.
+constexpr std::int64_t kLibraryReserveBytes = std::int64_t{256} << 20;
+
 void check_driver(CUresult result, const char* what) {
   if (result != CUDA_SUCCESS)
     throw std::runtime_error(fmt::format("{}: driver error {}", what, static_cast<int>(result)));
@@ -111,12 +114,20 @@ void check_driver(CUresult result, const char* what) {
 class CudaBackend : public Backend {
  public:
   explicit CudaBackend(const CudaBackendOptions& options) : options_(options), memory_ops_(prepare(options)) {
-    templates_ = std::make_unique<CudaTemplates>();
+    templates_ = std::make_unique<CudaTemplates>(options.deterministic);
+    const auto [taken, limit] = room();
+    arena_limit_bytes_ = limit - taken - kLibraryReserveBytes;
+    if (arena_limit_bytes_ <= 0)
+      throw DoesNotFit(
+          fmt::format("the limit of {} bytes on the device's memory is below what context and library modules "
+                      "take ({} bytes) and the {} bytes reserved for kernels loaded later",
+                      limit, taken, kLibraryReserveBytes));
   }
   ~CudaBackend() override { drain(); }
 
   std::string name() const override { return "cuda"; }
   bool is_host() const override { return false; }
+  std::int64_t arena_limit_bytes() const override { return arena_limit_bytes_; }
 
   void allocate(const std::vector<Tier>& tiers, const std::vector<std::int64_t>& bytes) override {
     drain();
@@ -209,18 +220,26 @@ class CudaBackend : public Backend {
 
   static StreamMemoryOps prepare(const CudaBackendOptions& options) {
     int count = 0;
-    const cudaError_t error = cudaGetDeviceCount(&count);
-    if (error != cudaSuccess || options.device >= count) throw std::runtime_error(describe_cuda_devices());
+    if (cudaGetDeviceCount(&count) != cudaSuccess || options.device >= count)
+      throw std::runtime_error("backend cuda: " + describe_cuda_devices());
     PENSTOCK_CUDA(cudaSetDevice(options.device));
     return StreamMemoryOps::load();
   }
 
-  TierArena allocate_device(std::int64_t bytes) const {
+  struct DeviceRoom {
+    std::int64_t taken = 0, limit = 0;
+  };
+  /// What context and modules (or, later, everything) take of the device, and the bound on it.
+  DeviceRoom room() const {
     std::size_t free_bytes = 0, total_bytes = 0;
     PENSTOCK_CUDA(cudaMemGetInfo(&free_bytes, &total_bytes));
-    const auto taken = static_cast<std::int64_t>(total_bytes - free_bytes);
-    std::int64_t limit = static_cast<std::int64_t>(total_bytes);
-    if (options_.hbm_limit_bytes > 0) limit = std::min(limit, options_.hbm_limit_bytes);
+    const auto total = static_cast<std::int64_t>(total_bytes);
+    return {total - static_cast<std::int64_t>(free_bytes),
+            options_.hbm_limit_bytes > 0 ? std::min(total, options_.hbm_limit_bytes) : total};
+  }
+
+  TierArena allocate_device(std::int64_t bytes) const {
+    const auto [taken, limit] = room();
     if (taken + bytes > limit)
       throw DoesNotFit(
           fmt::format("the hbm arena of {} bytes does not fit: context and library modules take {} bytes of the device "
@@ -365,6 +384,7 @@ class CudaBackend : public Backend {
 
   CudaBackendOptions options_;
   StreamMemoryOps memory_ops_;
+  std::int64_t arena_limit_bytes_ = 0;
   std::unique_ptr<CudaTemplates> templates_;
   std::vector<TierArena> arenas_;
   const BoundSchedule* program_ = nullptr;
@@ -377,6 +397,25 @@ class CudaBackend : public Backend {
   std::unique_ptr<LaneEvents> events_;
   std::unique_ptr<Notifier> notifier_;
 };
+
+std::string version_text(int version) { return fmt::format("CUDA {}.{}", version / 1000, version % 1000 / 10); }
+
+std::string describe(int device) {
+  cudaDeviceProp properties{};
+  PENSTOCK_CUDA(cudaGetDeviceProperties(&properties, device));
+  PENSTOCK_CUDA(cudaSetDevice(device));
+  std::size_t free_bytes = 0, total_bytes = 0;
+  PENSTOCK_CUDA(cudaMemGetInfo(&free_bytes, &total_bytes));
+  int driver = 0, runtime = 0;
+  PENSTOCK_CUDA(cudaDriverGetVersion(&driver));
+  PENSTOCK_CUDA(cudaRuntimeGetVersion(&runtime));
+  return fmt::format(
+      "cuda device {}: {}, compute capability {}.{}, {} multiprocessors, {:.1f} of {:.1f} GiB free, {} copy engines; "
+      "driver for {}, built for {}",
+      device, properties.name, properties.major, properties.minor, properties.multiProcessorCount,
+      static_cast<double>(free_bytes) / (1 << 30), static_cast<double>(total_bytes) / (1 << 30),
+      properties.asyncEngineCount, version_text(driver), version_text(runtime));
+}
 
 }  // namespace
 
@@ -391,26 +430,18 @@ bool cuda_device_available() {
 
 std::string describe_cuda_devices() {
   int count = 0;
-  if (const cudaError_t error = cudaGetDeviceCount(&count); error != cudaSuccess || count == 0) {
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  if (error != cudaSuccess || count == 0) {
     int driver = 0, runtime = 0;
     cudaDriverGetVersion(&driver);
     cudaRuntimeGetVersion(&runtime);
     return fmt::format(
-        "no usable CUDA device: {} (driver {}, built for CUDA {}.{}); install NVIDIA's driver or run with --backend "
-        "host",
-        error == cudaSuccess ? "none found" : cudaGetErrorString(error),
-        driver == 0 ? std::string("none") : fmt::format("for CUDA {}.{}", driver / 1000, driver % 1000 / 10),
-        runtime / 1000, runtime % 1000 / 10);
+        "no usable CUDA device: {} (driver: {}, built for {}); install NVIDIA's driver of that version or newer",
+        error == cudaSuccess ? "none found" : cudaGetErrorString(error), driver == 0 ? "none" : version_text(driver),
+        version_text(runtime));
   }
   std::string text;
-  for (int i = 0; i < count; ++i) {
-    cudaDeviceProp properties{};
-    PENSTOCK_CUDA(cudaGetDeviceProperties(&properties, i));
-    text += fmt::format(
-        "{}cuda device {}: {}, compute capability {}.{}, {} multiprocessors, {:.1f} GiB, {} copy engines",
-        i == 0 ? "" : "\n", i, properties.name, properties.major, properties.minor, properties.multiProcessorCount,
-        static_cast<double>(properties.totalGlobalMem) / (1 << 30), properties.asyncEngineCount);
-  }
+  for (int i = 0; i < count; ++i) text += fmt::format("{}{}", i == 0 ? "" : "\n", describe(i));
   return text;
 }
 

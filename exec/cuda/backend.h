@@ -11,6 +11,7 @@ namespace penstock::exec {
 
 struct CudaBackendOptions {
   int device = 0;
+  bool deterministic = true;         // attention backward; false: faster, and bits differ from run to run
   std::int64_t hbm_limit_bytes = 0;  // bounds context, modules and arenas together; 0 = the device's memory
 };
 
