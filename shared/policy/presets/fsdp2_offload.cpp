@@ -12,7 +12,7 @@ Preset fsdp2_offload_preset() {
   p.group = 1;
   p.weight_buffers = 2;
   p.burst = BurstKind::tensor;
-  p.copy_lanes = CopyLanes::shared;
+  p.copy_lanes = CopyLanes::per_direction;
   p.keep = Keep::input;
   p.activations = TierKind::hbm;
   p.gradients = TierKind::dram;

@@ -1,0 +1,98 @@
+// Every contradiction is refused in words that name the parameter and what would be right.
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "shared/error.h"
+#include "tests/shared/policy/small_models.h"
+
+namespace penstock {
+namespace {
+
+void expect_refused(const std::string& words, const std::function<void(PolicyInput&)>& change) {
+  PolicyInput in = small::input(small::llama(), "penstock");
+  change(in);
+  try {
+    make_schedule(in);
+    ADD_FAILURE() << "accepted; expected an error with: " << words;
+  } catch (const InputError& error) {
+    EXPECT_NE(std::string(error.what()).find(words), std::string::npos) << error.what();
+  }
+}
+
+TEST(PolicyErrors, Workload) {
+  expect_refused("micro_batch = 3 does not divide sequences = 8", [](PolicyInput& in) { in.micro_batch = 3; });
+  expect_refused("micro_batch = 0", [](PolicyInput& in) { in.micro_batch = 0; });
+  expect_refused("micro_batch = 9", [](PolicyInput& in) { in.micro_batch = 9; });
+  expect_refused("sequences = 0", [](PolicyInput& in) { in.sequences = 0; });
+  expect_refused("sequence_length = -1", [](PolicyInput& in) { in.sequence_length = -1; });
+  expect_refused("absurdly large", [](PolicyInput& in) {
+    in.sequence_length = 1 << 26;
+    in.sequences = in.micro_batch = 1 << 20;
+  });
+  expect_refused("ops per step", [](PolicyInput& in) {
+    in.sequences = 1 << 20;
+    in.micro_batch = 1;
+  });
+}
+
+TEST(PolicyErrors, Groups) {
+  expect_refused("groups of 3 micro-batches do not add up to the 4", [](PolicyInput& in) { in.parameters.group = 3; });
+  expect_refused("behind a first group of 1", [](PolicyInput& in) {
+    in.parameters.first_group = 1;
+    in.parameters.group = 2;
+  });
+  expect_refused("group = 5", [](PolicyInput& in) { in.parameters.group = 5; });
+}
+
+TEST(PolicyErrors, Contradictions) {
+  expect_refused("clip = false", [](PolicyInput& in) { in.parameters.optimizer_time = OptimizerTime::backward; });
+  expect_refused("checkpoint_every = 2", [](PolicyInput& in) {
+    in.parameters.keep = Keep::everything;
+    in.parameters.checkpoint_every = 2;
+  });
+  expect_refused("forward_twice", [](PolicyInput& in) {
+    in.parameters.keep = Keep::everything;
+    in.parameters.forward_twice = true;
+  });
+  expect_refused("sum_on_host", [](PolicyInput& in) {
+    in.parameters.numerics.sum_on_host = true;
+    in.parameters.gradients = TierKind::hbm;
+  });
+  expect_refused("gradient_sums", [](PolicyInput& in) {
+    in.parameters.numerics.sum_on_host = true;
+    in.parameters.gradient_sums = TierKind::dram;
+  });
+  expect_refused("activations = \"nvme\"", [](PolicyInput& in) { in.parameters.activations = TierKind::nvme; });
+}
+
+TEST(PolicyErrors, Ranges) {
+  expect_refused("weight_buffers = 0", [](PolicyInput& in) { in.parameters.weight_buffers = 0; });
+  expect_refused("resident_weights = 6", [](PolicyInput& in) { in.parameters.resident_weights = 6; });
+  expect_refused("checkpoint_every = 0", [](PolicyInput& in) { in.parameters.checkpoint_every = 0; });
+  expect_refused("burst_bytes = 0", [](PolicyInput& in) { in.parameters.burst = BurstKind::fixed; });
+  expect_refused("host_pass_bytes_per_parameter",
+                 [](PolicyInput& in) { in.parameters.host_pass_bytes_per_parameter = -1; });
+  expect_refused("recompute_loads = 2", [](PolicyInput& in) { in.parameters.recompute_loads = 2; });
+}
+
+TEST(PolicyErrors, UnknownPresetNamesTheKnownOnes) {
+  try {
+    preset_parameters("zero9");
+    FAIL();
+  } catch (const InputError& error) {
+    EXPECT_NE(std::string(error.what()).find("'zero9'"), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("megatrain-released"), std::string::npos);
+  }
+}
+
+TEST(Presets, HaveSummaryAndSource) {
+  for (const PresetInfo& preset : presets()) {
+    EXPECT_FALSE(preset.summary.empty()) << preset.name;
+    EXPECT_FALSE(preset.source.empty()) << preset.name;
+    EXPECT_EQ(preset_parameters(preset.name).name, preset.name);
+  }
+}
+
+}  // namespace
+}  // namespace penstock

@@ -1,0 +1,242 @@
+// What each preset moves and computes per step, counted by hand for 5 decoder layers and 4 micro-batches.
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "shared/ir/graph.h"
+#include "shared/model/kernels.h"
+#include "tests/shared/policy/small_models.h"
+
+namespace penstock {
+namespace {
+
+constexpr int kDecoders = 5, kHead = 6, kMicroBatches = 4;
+
+bool crosses(const Schedule& schedule, const Op& op, TierKind to) {
+  return std::holds_alternative<CopyWork>(op.work) &&
+         schedule.tiers[static_cast<std::size_t>(schedule.buffers[static_cast<std::size_t>(op.writes[0].buffer)].tier)]
+                 .kind == to;
+}
+
+/// Copies of `tensor` towards `to`, by layer.
+std::map<int, int> copies(const Schedule& schedule, TensorKind tensor, TierKind to) {
+  std::map<int, int> count;
+  for (const Op& op : schedule.ops)
+    if (crosses(schedule, op, to) && op.reads[0].value.tensor == tensor) ++count[op.layer];
+  return count;
+}
+
+/// The same in bytes, all decoder layers together, per decoder parameter (padding included).
+double bytes_per_parameter(const Schedule& schedule, const Model& model, TensorKind tensor, TierKind to) {
+  std::int64_t bytes = 0;
+  for (const Op& op : schedule.ops)
+    if (crosses(schedule, op, to) && op.reads[0].value.tensor == tensor && op.layer >= 1 && op.layer < kHead)
+      bytes += op.reads[0].bytes;
+  return static_cast<double>(bytes) / static_cast<double>(kDecoders * model.layers[1].state_elements);
+}
+
+/// FLOPs of decoder ops as executed, all micro-batches.
+double decoder_flops(const Schedule& schedule, const Model& model) {
+  double flops = 0;
+  for (const Op& op : schedule.ops) {
+    const auto* work = std::get_if<TemplateWork>(&op.work);
+    if (work == nullptr || work->kind != LayerKind::decoder) continue;
+    bool writes_output = false, adds = false;
+    for (const Access& write : op.writes) writes_output = writes_output || write.value.tensor == TensorKind::boundary;
+    for (const Access& read : op.reads) adds = adds || read.value.tensor == TensorKind::gradient_sum;
+    flops += kernel_flops(template_kernels(model, work->kind, work->pass, schedule.micro_batch,
+                                           schedule.layout(work->keep), writes_output, adds));
+  }
+  return flops;
+}
+
+int count_of(const std::map<int, int>& counts, int layer) { return counts.contains(layer) ? counts.at(layer) : 0; }
+
+TEST(Traffic, PenstockLoadsWeightsOncePerPassWhateverTheBatch) {
+  const Schedule schedule = make_schedule(small::input(small::llama(), "penstock"));
+  const auto loads = copies(schedule, TensorKind::weights, TierKind::hbm);
+  // Forward all; in backward the last two are still in the two slots; backward of the embedding reads no weights.
+  EXPECT_EQ(loads, (std::map<int, int>{{0, 1}, {1, 2}, {2, 2}, {3, 2}, {4, 1}, {5, 1}, {kHead, 1}}));
+  EXPECT_DOUBLE_EQ(bytes_per_parameter(schedule, small::llama(), TensorKind::gradient, TierKind::dram), 2.0);
+  EXPECT_TRUE(copies(schedule, TensorKind::boundary, TierKind::dram).empty());
+}
+
+TEST(Traffic, ATiedHeadFindsTheEmbeddingInItsSlot) {
+  const Schedule schedule = make_schedule(small::input(small::qwen2_tied(), "penstock"));
+  const auto loads = copies(schedule, TensorKind::weights, TierKind::hbm);
+  EXPECT_EQ(count_of(loads, 0), 1);
+  EXPECT_EQ(count_of(loads, kHead), 1);  // its norm alone
+  for (const Op& op : schedule.ops)
+    if (op.layer == kHead && crosses(schedule, op, TierKind::hbm)) {
+      EXPECT_EQ(op.reads[0].bytes, 2 * 64);
+    }
+}
+
+TEST(Traffic, MoreBuffersKeepMoreForBackward) {
+  PolicyInput in = small::input(small::llama(), "penstock");
+  in.parameters.weight_buffers = kDecoders;
+  const auto loads = copies(make_schedule(in), TensorKind::weights, TierKind::hbm);
+  for (int layer = 0; layer <= kHead; ++layer) EXPECT_EQ(count_of(loads, layer), 1) << layer;
+}
+
+TEST(Traffic, ResidentWeightsOfAHostOptimizerComeOncePerStep) {
+  PolicyInput in = small::input(small::llama(), "penstock");
+  in.parameters.group = 1;
+  in.parameters.resident_weights = 2;
+  const auto loads = copies(make_schedule(in), TensorKind::weights, TierKind::hbm);
+  EXPECT_EQ(count_of(loads, 1), 1);
+  EXPECT_EQ(count_of(loads, 2), 1);
+  // Layers 4 and 5 are in the two slots when backward turns round, layer 3 when the next micro-batch comes forward
+  // (with layer 4 in the other slot), so: 3: once in the first forward, and in every backward.
+  EXPECT_EQ(count_of(loads, 3), 1 + kMicroBatches);
+}
+
+TEST(Traffic, ResidentMovesTokensLossAndScalarsOnly) {
+  const Schedule schedule = make_schedule(small::input(small::llama(), "resident"));
+  int copied = 0;
+  for (const Op& op : schedule.ops) {
+    if (!std::holds_alternative<CopyWork>(op.work)) continue;
+    ++copied;
+    const TensorKind tensor = op.reads[0].value.tensor;
+    EXPECT_TRUE(tensor == TensorKind::tokens || tensor == TensorKind::loss || tensor == TensorKind::step_scalars)
+        << op.name;
+  }
+  EXPECT_EQ(copied, 3);
+}
+
+TEST(Traffic, MegatrainRecomputesBlocksOfFour) {
+  const Schedule schedule = make_schedule(small::input(small::llama(), "megatrain"));
+  int loads = 0;
+  for (const auto& [layer, count] : copies(schedule, TensorKind::weights, TierKind::hbm))
+    if (layer >= 1 && layer < kHead) loads += count;
+  // Blocks {1-4}, {5}, two slots. First micro-batch: forward 5; backward of 5 finds its weights; the pass over 1, 2, 3
+  // loads 3, redo of 4 loads 1, backward of 3 finds its weights, 2 and 1 are loaded: 11. The others find 1 and 2 in the
+  // slots when they start: 9 each.
+  EXPECT_EQ(loads, 11 + 3 * 9);
+  // Every micro-batch's bf16 gradient leaves.
+  EXPECT_DOUBLE_EQ(bytes_per_parameter(schedule, small::llama(), TensorKind::gradient_part, TierKind::dram),
+                   2.0 * kMicroBatches);
+}
+
+TEST(Traffic, MegatrainReleasedLoadsThreeTimesAndExecutesTenN) {
+  for (const int every : {1, 2, 4}) {
+    PolicyInput in = small::input(small::llama(), "megatrain-released");
+    in.parameters.checkpoint_every = every;
+    const Schedule schedule = make_schedule(in);
+    for (const auto& [layer, count] : copies(schedule, TensorKind::weights, TierKind::hbm)) {
+      if (layer >= 1 && layer < kHead) {
+        EXPECT_EQ(count, 3 * kMicroBatches) << "layer " << layer << ", K " << every;
+      }
+    }
+    EXPECT_DOUBLE_EQ(bytes_per_parameter(schedule, in.model, TensorKind::weights, TierKind::hbm), 6.0 * kMicroBatches);
+    // 10 N per token: N matmul parameters of a layer are 64 x 128 (qkv) + 64 x 64 + 3 x 64 x 128 = 36 864.
+    const double tokens = 8 * 32;
+    const double attention_forward = 2.0 * 8 * 4 * 16 * 32 * 32;  // 2 s h d L^2, all sequences
+    EXPECT_DOUBLE_EQ(decoder_flops(schedule, in.model),
+                     kDecoders * (10 * 36864 * tokens + (3 + 2.5) * attention_forward));
+  }
+}
+
+TEST(Traffic, RecomputeFromInputsExecutesFewerFlopsThanForwardTwice) {
+  const Schedule schedule = make_schedule(small::input(small::llama(), "penstock"));
+  // 2 forward, 2 recompute without the down projection (64 x 128), 4 backward.
+  const double tokens = 8 * 32;
+  const double attention_forward = 2.0 * 8 * 4 * 16 * 32 * 32;
+  EXPECT_DOUBLE_EQ(decoder_flops(schedule, small::llama()),
+                   kDecoders * ((8 * 36864 - 2 * 8192) * tokens + (2 + 2.5) * attention_forward));
+}
+
+TEST(Traffic, KeepingAttentionSparesItsRecompute) {
+  PolicyInput in = small::input(small::llama(), "penstock");
+  in.parameters.keep = Keep::input_attention;
+  const double tokens = 8 * 32;
+  const double attention_forward = 2.0 * 8 * 4 * 16 * 32 * 32;
+  // Recompute: qkv (64 x 128) and gate_up (64 x 256) alone.
+  EXPECT_DOUBLE_EQ(decoder_flops(make_schedule(in), in.model),
+                   kDecoders * ((6 * 36864 + 2 * (8192 + 16384)) * tokens + (1 + 2.5) * attention_forward));
+  in.parameters.keep = Keep::everything;
+  EXPECT_DOUBLE_EQ(decoder_flops(make_schedule(in), in.model),
+                   kDecoders * (6 * 36864 * tokens + 3.5 * attention_forward));
+}
+
+TEST(Traffic, Zero3SumsOverTheLink) {
+  const Model model = small::llama();
+  const Schedule schedule = make_schedule(small::input(model, "zero3-offload"));
+  // bf16: each micro-batch's sum leaves, and comes back for all but the first; fp32 leaves once at the boundary.
+  EXPECT_DOUBLE_EQ(bytes_per_parameter(schedule, model, TensorKind::gradient_sum, TierKind::dram), 2.0 * kMicroBatches);
+  EXPECT_DOUBLE_EQ(bytes_per_parameter(schedule, model, TensorKind::gradient_sum, TierKind::hbm),
+                   2.0 * (kMicroBatches - 1));
+  EXPECT_DOUBLE_EQ(bytes_per_parameter(schedule, model, TensorKind::gradient, TierKind::dram), 4.0);
+  // 2 forward + 2 backward, but for what is still in the two slots: layers 4 and 5 when backward turns round, and 1 and
+  // 2 when the next micro-batch starts.
+  const auto loads = copies(schedule, TensorKind::weights, TierKind::hbm);
+  EXPECT_EQ(count_of(loads, 3), 2 * kMicroBatches);
+  EXPECT_EQ(count_of(loads, 5), kMicroBatches);
+  EXPECT_EQ(count_of(loads, 1), 1 + kMicroBatches);
+}
+
+TEST(Traffic, Zero3CopiesTensorByTensorAndWaitsPerLayer) {
+  const Schedule schedule = make_schedule(small::input(small::llama(), "zero3-offload"));
+  std::size_t waits = 0, loads = 0;
+  for (const Op& op : schedule.ops) {
+    waits += op.name.starts_with("wait for weights");
+    if (!op.name.starts_with("load weights")) continue;
+    ++loads;
+    std::int64_t bytes = 0, bursts = 0;
+    for (const Burst& burst : std::get<CopyWork>(op.work).bursts) {
+      bytes += burst.bytes * burst.count;
+      bursts += burst.count;
+    }
+    EXPECT_EQ(bytes, op.reads[0].bytes);
+    if (op.layer >= 1 && op.layer < kHead) {
+      EXPECT_EQ(bursts, 9);  // q, k, v, o, gate, up, down and two norms
+    }
+  }
+  EXPECT_EQ(waits, loads);
+}
+
+TEST(Traffic, Fsdp2StartsEachLoadBehindTheComputeBeforeIt) {
+  const Schedule schedule = make_schedule(small::input(small::llama(), "fsdp2-offload"));
+  EXPECT_DOUBLE_EQ(bytes_per_parameter(schedule, small::llama(), TensorKind::gradient_part, TierKind::dram),
+                   4.0 * kMicroBatches);
+  const UnrolledGraph graph(schedule, 1);
+  int last_compute = -1;
+  for (const Op& op : schedule.ops) {
+    if (std::holds_alternative<TemplateWork>(op.work)) last_compute = op.id;
+    if (!op.name.starts_with("load weights") || last_compute < 0) continue;
+    EXPECT_TRUE(graph.reaches({0, last_compute}, {0, op.id})) << op.name;
+  }
+}
+
+TEST(Traffic, ActivationsInDramLeaveOnceAndComeBackOnce) {
+  PolicyInput in = small::input(small::llama(), "penstock");
+  in.parameters.activations = TierKind::dram;
+  in.parameters.keep = Keep::input_attention;
+  const Schedule schedule = make_schedule(in);
+  for (const TensorKind tensor : {TensorKind::boundary, TensorKind::kept}) {
+    const auto out = copies(schedule, tensor, TierKind::dram), back = copies(schedule, tensor, TierKind::hbm);
+    for (int layer = 1; layer <= kDecoders; ++layer) {
+      EXPECT_EQ(count_of(out, layer), kMicroBatches);
+      EXPECT_EQ(count_of(back, layer), kMicroBatches);
+    }
+    EXPECT_EQ(count_of(out, kHead), 0);  // the head's input is used at once
+  }
+}
+
+TEST(Traffic, StatesStreamThroughTheGpuBothWays) {
+  PolicyInput in = small::input(small::llama(), "penstock");
+  in.parameters.optimizer_place = OptimizerPlace::gpu;
+  const Schedule schedule = make_schedule(in);
+  double up = 0, down = 0;
+  for (const TensorKind tensor : {TensorKind::low_bits, TensorKind::moment_m, TensorKind::moment_v}) {
+    up += bytes_per_parameter(schedule, in.model, tensor, TierKind::hbm);
+    down += bytes_per_parameter(schedule, in.model, tensor, TierKind::dram);
+  }
+  EXPECT_DOUBLE_EQ(up, 10.0);
+  EXPECT_DOUBLE_EQ(down, 10.0);
+  EXPECT_DOUBLE_EQ(bytes_per_parameter(schedule, in.model, TensorKind::weights, TierKind::dram), 2.0);
+  EXPECT_DOUBLE_EQ(bytes_per_parameter(schedule, in.model, TensorKind::gradient, TierKind::hbm), 2.0);
+}
+
+}  // namespace
+}  // namespace penstock
