@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <functional>
+#include <string_view>
 
 #include "shared/error.h"
 #include "sim/program/commands.h"
@@ -136,7 +137,6 @@ int run(int argc, char** argv) {
       "`penstock-sim COMMAND --help` has more examples. Exit codes: 0 done, 1 failed, 2 bad usage or input, 3 does not "
       "fit.\n");
   program.set_version_flag("--version", "penstock-sim " PENSTOCK_VERSION);
-  program.require_subcommand(1);
   FitOptions fit_options;
   SimulateCommandOptions simulate_options;
   PlanOptions plan_options;
@@ -152,9 +152,15 @@ int run(int argc, char** argv) {
   add_list(program, list_options, chosen);
   try {
     program.parse(argc, argv);
+  } catch (const CLI::Success& help_or_version) {
+    return program.exit(help_or_version);
   } catch (const CLI::ParseError& error) {
-    return program.exit(error) == 0 ? penstock::kExitDone : penstock::kExitBadInput;
+    throw penstock::InputError(fmt::format("{}; `penstock-sim --help` and `penstock-sim COMMAND --help` have examples",
+                                           std::string_view(error.what()).substr(0, 200)));
   }
+  if (!chosen)
+    throw penstock::InputError(
+        "which command? fit, simulate, plan, check, compare or list; `penstock-sim --help` has examples");
   const int code = chosen();
   if (std::fflush(stdout) != 0 || std::ferror(stdout)) throw std::runtime_error("standard output cannot be written");
   return code;

@@ -83,7 +83,7 @@ std::vector<OpError> worst_ops(const Schedule& schedule, const Timeline& predict
   for (const Op& op : schedule.ops) {
     if (std::holds_alternative<WaitWork>(op.work)) continue;
     const Pair seconds{median(durations(schedule, predicted, op.id)), median(durations(schedule, measured, op.id))};
-    errors.push_back({op.id, seconds, seconds.difference() / measured_step});
+    if (seconds.difference() != 0) errors.push_back({op.id, seconds, seconds.difference() / measured_step});
   }
   const std::size_t kept = std::min(kWorstOps, errors.size());
   std::partial_sort(errors.begin(), errors.begin() + static_cast<std::ptrdiff_t>(kept), errors.end(),

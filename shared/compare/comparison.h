@@ -50,7 +50,7 @@ struct Comparison {
   std::array<Pair, 4> phase_seconds{};  // by Phase: compute-lane busy time, mean per steady step
   std::vector<LaneComparison> lanes;    // without the launch lane: its waits are the shadow of other lanes' work
   std::vector<TierComparison> tiers;    // those of which both timelines know the peak
-  std::vector<OpError> worst_ops;       // ten that contribute most, waits left out; largest first, then by id
+  std::vector<OpError> worst_ops;       // at most ten that contribute most, waits left out; largest first, then by id
 };
 
 /// Steady periods of which the median is taken as the measured step.

@@ -50,7 +50,7 @@ std::string comparison_text(const Schedule& schedule, const Comparison& comparis
                     format_bytes(bytes.predicted), format_bytes(bytes.measured),
                     bytes.measured > 0 ? percent_text(bytes.difference() / bytes.measured) : "-"});
   }
-  rows.push_back({"ops that contribute most to the error"});
+  if (!comparison.worst_ops.empty()) rows.push_back({"ops that contribute most to the error"});
   for (const OpError& error : comparison.worst_ops)
     add_seconds(rows, "  " + schedule.ops[static_cast<std::size_t>(error.op)].name, error.seconds, step);
 

@@ -6,7 +6,10 @@
 
 namespace penstock {
 
-std::string percent_text(double share) { return fmt::format("{:+.2f} %", share * 100); }
+std::string percent_text(double share) {
+  const std::string text = fmt::format("{:+.2f} %", share * 100);
+  return text == "+0.00 %" || text == "-0.00 %" ? "0.00 %" : text;
+}
 
 std::string table_text(const std::vector<std::vector<std::string>>& rows) {
   std::vector<std::size_t> widths;

@@ -10,7 +10,7 @@ namespace penstock {
 /// single cell is a heading and takes no part in the widths.
 std::string table_text(const std::vector<std::vector<std::string>>& rows);
 
-/// Signed, two decimals: "+1.25 %", "-0.30 %". `share` 1 is 100 %.
+/// Signed, two decimals: "+1.25 %", "-0.30 %", "0.00 %". `share` 1 is 100 %.
 std::string percent_text(double share);
 
 }  // namespace penstock

@@ -60,8 +60,10 @@ void require_sound(const Schedule& schedule, const std::string& place) {
 
 Scenario load_scenario(const ScenarioChoice& choice) {
   std::vector<std::string> overrides = choice.overrides;
-  if (!choice.profile.empty())
+  if (!choice.profile.empty()) {
+    read_profile(choice.profile);  // what is wrong with it is said of the file, not of an override
     overrides.push_back("machine.profile=" + quoted(std::filesystem::absolute(choice.profile).string()));
+  }
   return read_scenario(choice.scenario, overrides);
 }
 

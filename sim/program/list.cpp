@@ -48,16 +48,16 @@ std::vector<Entry> list_models(const fs::path& folder) {
   for (const fs::path& file : files_in(folder / "models", ".json")) {
     const Model model = make_model(read_model_config(file));
     const ModelConfig& config = model.config;
-    entries.push_back({config.name,
-                       fmt::format("{:.2f} billion parameters, {} layers of {}, vocabulary {}{}",
-                                   static_cast<double>(model.parameters) / 1e9, config.decoder_layers, config.hidden,
-                                   config.vocabulary, config.tied_embeddings ? ", tied" : ""),
-                       {{"name", config.name},
-                        {"file", file.string()},
-                        {"parameters", model.parameters},
-                        {"decoder_layers", config.decoder_layers},
-                        {"hidden", config.hidden},
-                        {"vocabulary", config.vocabulary}}});
+    entries.push_back(
+        {config.name,
+         fmt::format("{} parameters, {} layers of {}, vocabulary {}{}", format_count(model.parameters),
+                     config.decoder_layers, config.hidden, config.vocabulary, config.tied_embeddings ? ", tied" : ""),
+         {{"name", config.name},
+          {"file", file.string()},
+          {"parameters", model.parameters},
+          {"decoder_layers", config.decoder_layers},
+          {"hidden", config.hidden},
+          {"vocabulary", config.vocabulary}}});
   }
   return entries;
 }

@@ -77,17 +77,24 @@ ordered_json prediction_json(const Scenario& scenario, const Schedule& schedule,
           {"memory", memory_json(memory)}};
 }
 
+/// What kind of mean the step time is.
+std::string pattern_text(const Prediction& prediction) {
+  if (prediction.period_steps == 0) return " (no pattern repeats: the mean of the later half of the simulated steps)";
+  if (prediction.period_steps == 1) return "";
+  return fmt::format(" (mean over a pattern of {} steps)", prediction.period_steps);
+}
+
 std::string step_text(const Schedule& schedule, const Prediction& prediction) {
   const double step = prediction.step_seconds;
   const Bounds& bounds = prediction.bounds;
-  std::string text = fmt::format("step                {}", format_seconds(step));
-  if (prediction.period_steps > 1) text += fmt::format(" (mean over a pattern of {} steps)", prediction.period_steps);
-  text += fmt::format("\nfirst step          {}\n", format_seconds(prediction.first_step_seconds));
+  std::string text = fmt::format("step                {}{}\n", format_seconds(step), pattern_text(prediction));
+  text += fmt::format("first step          {}\n", format_seconds(prediction.first_step_seconds));
   text += fmt::format("throughput          {:.1f} tokens/s ({} tokens per step)\n", prediction.tokens_per_second,
-                      schedule.tokens_per_step());
-  text += fmt::format("model TFLOP/s       {:.3f} (forward and backward once; causal attention counted half)\n",
-                      prediction.model_flops / step / 1e12);
-  text += fmt::format("executed TFLOP/s    {:.3f} (recomputation included)\n", prediction.executed_flops / step / 1e12);
+                      format_count(schedule.tokens_per_step()));
+  text += fmt::format("model FLOPs         {} (forward and backward once; causal attention counted half)\n",
+                      format_flops(prediction.model_flops / step));
+  text +=
+      fmt::format("executed FLOPs      {} (recomputation included)\n", format_flops(prediction.executed_flops / step));
   text += fmt::format("bound, same traffic {} ({}); the step is {:.2f} times it\n",
                       format_seconds(bounds.same_traffic_seconds), bounds.binding, step / bounds.same_traffic_seconds);
   text += fmt::format("bound, any schedule {} (model FLOPs at the matmul rate); the step is {:.2f} times it\n",

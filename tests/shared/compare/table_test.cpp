@@ -15,6 +15,7 @@ TEST(Table, AlignsAndHeadingsDoNotWiden) {
 TEST(Table, PercentIsSigned) {
   EXPECT_EQ(percent_text(0.0123), "+1.23 %");
   EXPECT_EQ(percent_text(-0.5), "-50.00 %");
+  EXPECT_EQ(percent_text(-1e-9), "0.00 %");  // no sign where nothing is left to see
 }
 
 }  // namespace
