@@ -37,7 +37,7 @@ void run_report(const BoundReport& work, const BoundSchedule& program, int step)
 
 /// Moves traffic_bytes (read + written) through DRAM: copies between halves of a scratch block larger than the caches.
 void run_pass(const BoundHostPass& work) {
-  constexpr std::int64_t kHalf = std::int64_t{32} << 20;
+  static constexpr std::int64_t kHalf = std::int64_t{32} << 20;
   for_ranges(work.traffic_bytes / 2, kHalf / 32, work.threads, [](std::int64_t begin, std::int64_t end) {
     const std::int64_t half = std::min(kHalf, end - begin);
     thread_local std::vector<std::byte> scratch;
