@@ -33,7 +33,8 @@ class Descriptor {
 }  // namespace
 
 std::string read_text_file(const std::filesystem::path& path, std::int64_t max_bytes) {
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  // Not blocking: a pipe without a writer would hang the open, before anyone can say that it is not a regular file.
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.get() < 0) throw InputError(fmt::format("{}: cannot be read: {}", path.string(), std::strerror(errno)));
   struct stat status {};
   if (::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode))

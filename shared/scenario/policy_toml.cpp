@@ -126,6 +126,7 @@ PolicyParameters read_policy(const TomlDocument& document) {
   overrides.choice("activations", policy.activations, kTiers);
   overrides.integer("activation_slots", policy.activation_slots, 1, kMostBuffers);
   overrides.choice("gradients", policy.gradients, kTiers);
+  overrides.choice("gradient_sums", policy.gradient_sums, kTiers);
   overrides.integer("gradient_slots", policy.gradient_slots, 1, kMostBuffers);
   read_numerics(overrides, policy.numerics);
   overrides.choice("optimizer_place", policy.optimizer_place, kPlaces);

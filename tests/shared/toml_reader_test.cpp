@@ -1,10 +1,12 @@
 #include "shared/toml_reader.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <string>
 
 #include "shared/error.h"
+#include "tests/shared/temporary_folder.h"
 
 namespace penstock {
 namespace {
@@ -104,6 +106,13 @@ TEST(TomlReader, BottomlessNestingIsRefusedBeforeItIsParsed) {
   deep += names + "]\n" + names + " = 1\n";
   EXPECT_NE(parse_refusal(deep).find("expected a single value, found a table"), std::string::npos);
   EXPECT_NE(parse_refusal("a = " + std::string(900, '[') + "\n"), "");
+}
+
+TEST(TomlReader, APipeIsRefusedAndDoesNotHang) {
+  const TemporaryFolder folder;
+  const std::string pipe = (folder.path() / "pipe.toml").string();
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_EQ(refusal([&] { read_toml(pipe); }), pipe + ": is not a regular file");
 }
 
 TEST(TomlReader, OverridesNeedNoQuotes) {
