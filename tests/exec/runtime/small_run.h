@@ -21,13 +21,18 @@ struct RunBits {
   bool operator==(const RunBits&) const = default;
 };
 
-inline TokenShape token_shape(const PolicyInput& in) { return {in.sequences, in.sequence_length, in.model.config.vocabulary}; }
+inline TokenShape token_shape(const PolicyInput& in) {
+  return {in.sequences, in.sequence_length, in.model.config.vocabulary};
+}
 
 /// Keeps a schedule, a backend and the training over them together.
 class SmallRun {
  public:
   explicit SmallRun(const PolicyInput& in, std::uint64_t seed = 7)
-      : model_(in.model), schedule_(make_schedule(in)), backend_(make_host_backend({})), tokens_(random_tokens(token_shape(in), seed)) {
+      : model_(in.model),
+        schedule_(make_schedule(in)),
+        backend_(make_host_backend({})),
+        tokens_(random_tokens(token_shape(in), seed)) {
     require_valid(schedule_);
     training_ = std::make_unique<Training>(schedule_, model_, *backend_);
   }

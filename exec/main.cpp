@@ -1,0 +1,142 @@
+// penstock-exec: parses options and calls the commands of exec/program. Exceptions end here.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <functional>
+
+#include "exec/program/commands.h"
+#include "shared/error.h"
+
+namespace {
+
+using namespace penstock::exec;
+
+/// The command that was chosen, to be run once everything is parsed.
+using Chosen = std::function<int()>;
+
+CLI::App* add_command(CLI::App& program, const char* name, const char* what, const char* examples, bool& json) {
+  CLI::App* command = program.add_subcommand(name, what);
+  command->footer(examples);
+  command->add_flag("--json", json, "the result as JSON, described in docs/commands.md");
+  return command;
+}
+
+void add_overrides(CLI::App* command, std::vector<std::string>& overrides) {
+  command->add_option("--set", overrides, "change one value of the scenario, as policy.name=megatrain; may be repeated")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+}
+
+void add_backend(CLI::App* command, std::string& backend) {
+  command->add_option("--backend", backend, "host, cuda or auto; as the scenario says if left out")
+      ->check(CLI::IsMember({"host", "cuda", "auto"}));
+}
+
+void add_run(CLI::App& program, RunCommandOptions& options, Chosen& chosen) {
+  CLI::App* command =
+      add_command(program, "run", "Train: execute the schedule of a scenario, step after step",
+                  "Examples:\n"
+                  "  penstock-exec run scenarios/quickstart.toml\n"
+                  "  penstock-exec run scenarios/quickstart.toml --steps 100 --save checkpoint\n"
+                  "  penstock-exec run scenarios/quickstart.toml --steps 100 --resume checkpoint --save checkpoint\n"
+                  "  penstock-exec run scenarios/quickstart.toml --schedule schedule.json --timeline measured.json\n"
+                  "  penstock-exec run scenarios/qwen2.5-7b-h200.toml --hbm-limit 24GiB --set policy.group=4\n"
+                  "Ctrl-C ends after the current step, applies what is outstanding, saves if --save was given; a "
+                  "second one aborts.\n"
+                  "Exits with 3 if it does not fit, before anything is started.\n",
+                  options.json);
+  command->add_option("SCENARIO", options.scenario, "scenario file (TOML)")->required();
+  command->add_option("--profile", options.profile, "measured profile of the machine, instead of the scenario's")
+      ->type_name("FILE");
+  add_overrides(command, options.overrides);
+  command
+      ->add_option("--schedule", options.schedule,
+                   "a schedule as `penstock-sim plan` writes it, instead of the policy's own")
+      ->type_name("FILE");
+  command->add_option("--steps", options.steps, "optimizer steps of this run, instead of the scenario's")
+      ->check(CLI::Range(1, 1'000'000'000));
+  command
+      ->add_option("--timeline", options.timeline,
+                   "write when each op started and ended; without --schedule also schedule.json beside it")
+      ->type_name("FILE");
+  command->add_option("--save", options.save, "write a checkpoint to this folder at the end")->type_name("FOLDER");
+  command->add_option("--resume", options.resume, "go on from this checkpoint")->type_name("FOLDER");
+  add_backend(command, options.backend);
+  command->add_option("--hbm-limit", options.hbm_limit, "use no more GPU memory than this, context and all, as 24GiB")
+      ->type_name("SIZE");
+  command
+      ->add_option("--watchdog", options.watchdog_seconds, "abort if nothing completes for so many seconds; 0 = never")
+      ->check(CLI::Range(0.0, 1e9));
+  command->callback([&] { chosen = [&] { return run_command(options); }; });
+}
+
+void add_calibrate(CLI::App& program, CalibrateCommandOptions& options, Chosen& chosen) {
+  CLI::App* command = add_command(program, "calibrate", "Measure this machine into a profile, for a scenario's model",
+                                  "Examples:\n"
+                                  "  penstock-exec calibrate scenarios/quickstart.toml -o profile.json\n"
+                                  "  penstock-sim simulate scenarios/quickstart.toml --profile profile.json\n"
+                                  "Microbenchmarks only: no training step is run.\n",
+                                  options.json);
+  command->add_option("SCENARIO", options.scenario, "scenario file (TOML): which shapes to measure")->required();
+  command->add_option("-o,--output", options.output, "profile to write")->type_name("FILE")->required();
+  add_overrides(command, options.overrides);
+  add_backend(command, options.backend);
+  command->callback([&] { chosen = [&] { return calibrate_command(options); }; });
+}
+
+void add_devices(CLI::App& program, DevicesCommandOptions& options, Chosen& chosen) {
+  CLI::App* command = add_command(program, "devices", "Say which backends can be used here, and what is missing",
+                                  "Example:\n"
+                                  "  penstock-exec devices\n",
+                                  options.json);
+  command->callback([&] { chosen = [&] { return devices_command(options); }; });
+}
+
+int run(int argc, char** argv) {
+  CLI::App program{"Train language models larger than the GPU, by the schedule that penstock-sim predicts.",
+                   "penstock-exec"};
+  program.footer(
+      "Start with:\n"
+      "  penstock-exec devices\n"
+      "  penstock-exec run scenarios/quickstart.toml\n"
+      "`penstock-exec COMMAND --help` has more examples. Exit codes: 0 done, 1 failed, 2 bad usage or input, 3 does "
+      "not "
+      "fit.\n");
+  program.set_version_flag("--version", "penstock-exec " PENSTOCK_VERSION);
+  program.require_subcommand(1);
+  RunCommandOptions run_options;
+  CalibrateCommandOptions calibrate_options;
+  DevicesCommandOptions devices_options;
+  Chosen chosen;
+  add_run(program, run_options, chosen);
+  add_calibrate(program, calibrate_options, chosen);
+  add_devices(program, devices_options, chosen);
+  try {
+    program.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return program.exit(error) == 0 ? penstock::kExitDone : penstock::kExitBadInput;
+  }
+  const int code = chosen();
+  if (std::fflush(stdout) != 0 || std::ferror(stdout)) throw std::runtime_error("standard output cannot be written");
+  return code;
+}
+
+int report(const std::exception& error, int code) {
+  fmt::print(stderr, "penstock-exec: {}\n", error.what());
+  return code;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const penstock::InputError& error) {
+    return report(error, penstock::kExitBadInput);
+  } catch (const penstock::DoesNotFit& error) {
+    return report(error, penstock::kExitDoesNotFit);
+  } catch (const std::exception& error) {
+    return report(error, penstock::kExitFailed);
+  }
+}

@@ -1,0 +1,39 @@
+// The commands of penstock-exec. Each takes its options as parsed, writes its result to standard output (text, or JSON
+// with `json`) and returns an exit code of shared/error.h. Errors are thrown.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace penstock::exec {
+
+struct RunCommandOptions {
+  std::filesystem::path scenario;
+  std::filesystem::path profile;       // empty: the machine that the scenario names
+  std::vector<std::string> overrides;  // "key=value"
+  std::filesystem::path schedule;      // empty: the scenario's policy writes one
+  int steps = 0;                       // 0: as the scenario says
+  std::filesystem::path timeline, save, resume;
+  std::string backend;    // empty: as the scenario says
+  std::string hbm_limit;  // "24GiB"; empty: what the machine has
+  double watchdog_seconds = 120;
+  bool json = false;
+};
+int run_command(const RunCommandOptions& options);
+
+struct CalibrateCommandOptions {
+  std::filesystem::path scenario;
+  std::vector<std::string> overrides;
+  std::filesystem::path output;
+  std::string backend;
+  bool json = false;
+};
+int calibrate_command(const CalibrateCommandOptions& options);
+
+struct DevicesCommandOptions {
+  bool json = false;
+};
+int devices_command(const DevicesCommandOptions& options);
+
+}  // namespace penstock::exec

@@ -1,0 +1,97 @@
+#include "exec/program/setup.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "exec/cuda/backend.h"
+#include "exec/host/backend.h"
+#include "shared/error.h"
+#include "shared/ir/checker.h"
+#include "shared/ir/schedule_json.h"
+#include "shared/policy/parameters.h"
+#include "shared/units.h"
+
+namespace penstock::exec {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A TOML basic string.
+std::string quoted(const std::string& text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out + '"';
+}
+
+void require_same_workload(const Schedule& schedule, const Scenario& scenario, const fs::path& file) {
+  const auto differ = [&](const char* what, const auto& in_file, const auto& in_scenario) {
+    throw InputError(
+        fmt::format("{}: the schedule is for {} {}, but {} has {}: give the scenario that it was planned from",
+                    file.string(), what, in_file, scenario.path.string(), in_scenario));
+  };
+  ModelConfig model = schedule.model;
+  model.name = scenario.model.config.name;  // names are for people
+  if (!(model == scenario.model.config)) differ("model", schedule.model.name, scenario.model.config.name);
+  if (schedule.micro_batch.sequence_length != scenario.sequence_length)
+    differ("sequence length", schedule.micro_batch.sequence_length, scenario.sequence_length);
+  const std::int64_t sequences = schedule.micro_batch.sequences * schedule.micro_batches;
+  if (sequences != scenario.sequences) differ("sequences per step", sequences, scenario.sequences);
+}
+
+}  // namespace
+
+Scenario load_scenario(const fs::path& path, const std::vector<std::string>& overrides, const fs::path& profile) {
+  std::vector<std::string> all = overrides;
+  if (!profile.empty()) all.push_back("machine.profile=" + quoted(fs::absolute(profile).string()));
+  return read_scenario(path, all);
+}
+
+std::unique_ptr<Backend> open_backend(Scenario& scenario, const std::string& name, const std::string& hbm_limit) {
+  const std::int64_t limit = hbm_limit.empty() ? 0 : parse_bytes(hbm_limit, "--hbm-limit");
+  std::string chosen = name.empty() ? scenario.run.backend : name;
+  if (chosen == "auto") chosen = !scenario.machine.gpu.is_host && cuda_device_available() ? "cuda" : "host";
+  if (chosen == "cuda") {
+    if (scenario.machine.gpu.is_host)
+      throw InputError(fmt::format(
+          "backend cuda: the scenario's machine \"{}\" has no GPU; name one with --set machine.hardware=FILE",
+          scenario.machine.name));
+    if (limit > 0) scenario.machine.gpu.hbm_bytes = std::min(scenario.machine.gpu.hbm_bytes, limit);
+    return make_cuda_backend({.device = 0, .deterministic = scenario.run.deterministic, .hbm_limit_bytes = limit});
+  }
+  return make_host_backend({scenario.run.link_h2d_bytes_per_second, scenario.run.link_d2h_bytes_per_second, limit});
+}
+
+Schedule proved_schedule(Scenario& scenario, const fs::path& file, const Backend& backend) {
+  scenario.machine.gpu.hbm_bytes = std::min(scenario.machine.gpu.hbm_bytes, backend.arena_limit_bytes());
+  Schedule schedule = file.empty() ? make_schedule(scenario.policy_input()) : read_schedule(file);
+  if (!file.empty()) {
+    require_same_workload(schedule, scenario, file);
+    for (Tier& tier : schedule.tiers)
+      if (tier.kind == TierKind::hbm)
+        tier.capacity_bytes = std::min(tier.capacity_bytes, scenario.machine.gpu.hbm_bytes);
+  }
+  require_valid(schedule);
+  return schedule;
+}
+
+StatusLine::StatusLine() : terminal_(::isatty(STDERR_FILENO) == 1) {}
+StatusLine::~StatusLine() { clear(); }
+
+void StatusLine::show(const std::string& text) {
+  if (!terminal_) return;
+  fmt::print(stderr, "\r\033[K{}", text);
+  std::fflush(stderr);
+  shown_ = true;
+}
+void StatusLine::clear() {
+  if (shown_) std::fputs("\r\033[K", stderr);
+  shown_ = false;
+}
+
+}  // namespace penstock::exec

@@ -1,0 +1,42 @@
+// From the command line's choice to a backend and a proved schedule that fits it.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "exec/runtime/backend.h"
+#include "shared/ir/schedule.h"
+#include "shared/scenario/scenario.h"
+
+namespace penstock::exec {
+
+/// A scenario with overrides and, if given, another machine's profile.
+Scenario load_scenario(const std::filesystem::path& path, const std::vector<std::string>& overrides,
+                       const std::filesystem::path& profile);
+
+/// `name`: host, cuda, or auto (cuda if usable), or empty: as the scenario says. `hbm_limit` as "24GiB", or empty; the
+/// scenario's machine is lowered to it.
+std::unique_ptr<Backend> open_backend(Scenario& scenario, const std::string& name, const std::string& hbm_limit);
+
+/// The scenario's schedule as its policy writes it for at most the backend's memory, or the one in `file`. Throws
+/// InputError if it does not pass the checker or is for another workload, DoesNotFit if a tier is too small.
+Schedule proved_schedule(Scenario& scenario, const std::filesystem::path& file, const Backend& backend);
+
+/// A line on standard error while something runs, only on a terminal; gone at the end of the scope.
+class StatusLine {
+ public:
+  StatusLine();
+  ~StatusLine();
+  StatusLine(const StatusLine&) = delete;
+  StatusLine& operator=(const StatusLine&) = delete;
+  void show(const std::string& text);
+  void clear();
+
+ private:
+  bool terminal_ = false;
+  bool shown_ = false;
+};
+
+}  // namespace penstock::exec
