@@ -45,17 +45,6 @@ void require_same_workload(const Schedule& schedule, const Scenario& scenario, c
     differ("sequences per step", schedule.micro_batch.sequences * schedule.micro_batches, scenario.sequences);
 }
 
-/// Capacity is judged apart: its faults would crowd out the others.
-void require_sound(const Schedule& schedule, const std::string& place) {
-  Schedule roomy = schedule;
-  for (Tier& tier : roomy.tiers) tier.capacity_bytes = std::int64_t{1} << 60;
-  try {
-    require_valid(roomy);
-  } catch (const InputError& error) {
-    throw InputError(fmt::format("{}: {}", place, error.what()));
-  }
-}
-
 }  // namespace
 
 Scenario load_scenario(const ScenarioChoice& choice) {
@@ -65,6 +54,17 @@ Scenario load_scenario(const ScenarioChoice& choice) {
     overrides.push_back("machine.profile=" + quoted(std::filesystem::absolute(choice.profile).string()));
   }
   return read_scenario(choice.scenario, overrides);
+}
+
+void require_sound(const Schedule& schedule, const std::string& place) {
+  // Capacity is judged apart: its faults would crowd out the others.
+  Schedule roomy = schedule;
+  for (Tier& tier : roomy.tiers) tier.capacity_bytes = std::int64_t{1} << 60;
+  try {
+    require_valid(roomy);
+  } catch (const InputError& error) {
+    throw InputError(fmt::format("{}: {}", place, error.what()));
+  }
 }
 
 Schedule proved_schedule(const Scenario& scenario, const std::filesystem::path& file) {
@@ -103,7 +103,7 @@ std::string excess_text(const std::vector<TierMemory>& memory) {
 std::string calibration_note(const Machine& machine) {
   if (machine.measured) return {};
   return fmt::format(
-      "uncalibrated: {} comes from datasheets, not from measurements; `penstock-exec calibrate` on the "
+      "uncalibrated: {} is known from a hardware file, not from measurements; `penstock-exec calibrate` on the "
       "machine writes a profile for --profile",
       machine.name);
 }

@@ -16,6 +16,9 @@ namespace penstock::sim {
 /// capacity. Throws InputError with the faults; also if the file's model, sequence length or batch is another one's.
 Schedule proved_schedule(const Scenario& scenario, const std::filesystem::path& file);
 
+/// Throws InputError, beginning with `place`, with all faults but those of capacity.
+void require_sound(const Schedule& schedule, const std::string& place);
+
 /// `schedule_memory` with the capacities of the scenario's machine (a schedule file may come from another one).
 std::vector<TierMemory> memory_on(const Schedule& schedule, const Scenario& scenario);
 

@@ -7,14 +7,21 @@
 #include "shared/ir/schedule_json.h"
 #include "shared/policy/parameters.h"
 #include "shared/timeline/chrome_trace.h"
+#include "sim/program/choice.h"
 #include "sim/program/commands.h"
 
 namespace penstock::sim {
 namespace {
 
+Schedule sound_schedule(const std::filesystem::path& file) {
+  Schedule schedule = read_schedule(file);
+  require_sound(schedule, file.string());
+  return schedule;
+}
+
 /// --schedule, else the scenario's own, else schedule.json beside the prediction. compare_timelines verifies the hash.
 Schedule schedule_of(const CompareOptions& options, const Scenario* scenario) {
-  if (!options.schedule.empty()) return read_schedule(options.schedule);
+  if (!options.schedule.empty()) return sound_schedule(options.schedule);
   if (scenario) return make_schedule(scenario->policy_input());
   const std::filesystem::path beside = options.predicted.parent_path() / "schedule.json";
   if (!std::filesystem::exists(beside))
@@ -22,12 +29,15 @@ Schedule schedule_of(const CompareOptions& options, const Scenario* scenario) {
         fmt::format("{} is not there: say which schedule both timelines ran, with --schedule FILE as `plan` "
                     "wrote it or --scenario FILE",
                     beside.string()));
-  return read_schedule(beside);
+  return sound_schedule(beside);
 }
 
 }  // namespace
 
 int compare(const CompareOptions& options) {
+  const ScenarioChoice& choice = options.scenario;
+  if (choice.scenario.empty() && !(choice.overrides.empty() && choice.profile.empty()))
+    throw InputError("--set and --profile change a scenario, and there is none: add --scenario FILE");
   const Timeline predicted = read_timeline(options.predicted);
   const Timeline measured = read_timeline(options.measured);
   Scenario scenario;
