@@ -61,6 +61,10 @@ void add_run(CLI::App& program, RunCommandOptions& options, Chosen& chosen) {
                    "write when each op started and ended; without --schedule also schedule.json beside it")
       ->type_name("FILE");
   command->add_option("--save", options.save, "write a checkpoint to this folder at the end")->type_name("FOLDER");
+  command
+      ->add_option("--dump", options.dump,
+                   "write tokens, losses and the last step's gradients to this folder, for scripts/h200/reference.py")
+      ->type_name("FOLDER");
   command->add_option("--resume", options.resume, "go on from this checkpoint")->type_name("FOLDER");
   add_backend(command, options.backend);
   command->add_option("--hbm-limit", options.hbm_limit, "use no more GPU memory than this, context and all, as 24GiB")

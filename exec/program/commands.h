@@ -15,6 +15,7 @@ struct RunCommandOptions {
   std::filesystem::path schedule;      // empty: the scenario's policy writes one
   int steps = 0;                       // 0: as the scenario says
   std::filesystem::path timeline, save, resume;
+  std::filesystem::path dump;  // folder for write_dump; empty: none
   std::string backend;    // empty: as the scenario says
   std::string hbm_limit;  // "24GiB"; empty: what the machine has
   double watchdog_seconds = 120;

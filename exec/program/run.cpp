@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "exec/checkpoint/checkpoint.h"
+#include "exec/checkpoint/dump.h"
 #include "exec/data/tokens.h"
 #include "exec/program/commands.h"
 #include "exec/program/setup.h"
@@ -314,6 +315,9 @@ int run_command(const RunCommandOptions& options) {
 
   const Timeline timeline = make_timeline(setup, training, result, progress);
   write_files(options, setup, timeline, training);
+  if (!options.dump.empty())
+    write_dump(options.dump, setup.schedule, setup.scenario.model, *setup.backend, *setup.tokens, training_options.hyper,
+               progress.reports());
   const std::optional<Speed> speed = measure(setup, timeline);
   if (options.json) {
     fmt::print("{}\n", result_json(setup, training, result, progress, speed)

@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
 """Holds penstock-exec against PyTorch/transformers on the same weights and the same tokens.
 
-  reference.py weights CONFIG OUT.safetensors          random weights, exact in bf16, stored as fp32
-  reference.py check CONFIG WEIGHTS DUMP REPORT.json   loss and every gradient tensor of step 0, then the loss curve
+  reference.py weights CONFIG OUT.safetensors                 random weights, exact in bf16, stored as fp32
+  reference.py check CONFIG WEIGHTS ONE MANY REPORT.json      loss and every gradient tensor, then the loss curve
 
-DUMP is what `penstock-exec run --dump DUMP` leaves: tokens.safetensors ("tokens": int32 [steps, sequences, length + 1]),
-gradients.safetensors (step 0, before clipping, Hugging Face names) and losses.json (mean token loss per step, and the
-AdamW settings). A gradient passes if its relative error (Frobenius) is at most the larger of 1e-2 and 1.5 times the
-error of PyTorch's own bf16 run; the loss curve passes if no step is off by more than 1 %.
+ONE and MANY are what `penstock-exec run --dump FOLDER` leaves after one and after many steps. A gradient passes if its
+relative error (Frobenius) against fp32 is at most the larger of 1e-2 and 1.5 times the error of PyTorch's own bf16 run;
+the loss curve passes if no step is off by more than 1 %.
 """
 import json
 import sys
 
+import numpy
 import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM
@@ -67,13 +67,18 @@ def relative(a, b):
     return ((a - b).norm() / b.norm().clamp_min(1e-30)).item()
 
 
-def check(config_path, weights, dump, report_path):
+def load_dump(folder):
+    run = json.load(open(f"{folder}/run.json"))
+    tokens = numpy.fromfile(f"{folder}/tokens.i32", dtype="<i4").reshape(run["tokens_shape"])
+    return run, torch.from_numpy(tokens.astype("int64")).cuda()
+
+
+def check(config_path, weights, one, many, report_path):
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False
-    run = json.load(open(f"{dump}/losses.json"))
-    tokens = load_file(f"{dump}/tokens.safetensors")["tokens"].long().cuda()
-    ours = load_file(f"{dump}/gradients.safetensors")
-    micro_batch = 1
+    first, tokens = load_dump(one)
+    ours = load_file(f"{one}/gradients.safetensors")
+    micro_batch = first["micro_batch"]
 
     model = loaded(config_path, weights, torch.float32)
     loss32 = step_loss(model, tokens[0], micro_batch)
@@ -92,6 +97,7 @@ def check(config_path, weights, dump, report_path):
     del half
 
     model.zero_grad()
+    run, tokens = load_dump(many)
     optimizer = torch.optim.AdamW(model.parameters(), lr=run["learning_rate"], betas=(run["beta1"], run["beta2"]),
                                   eps=run["epsilon"], weight_decay=run["weight_decay"])
     curve = []
@@ -103,11 +109,11 @@ def check(config_path, weights, dump, report_path):
     curve_error = max(abs(a - b) / b for a, b in zip(run["losses"], curve))
 
     rows.sort(key=lambda r: -r["penstock"])
-    report = {"loss_penstock": run["losses"][0], "loss_fp32": loss32, "loss_bf16": loss16, "gradients": rows,
+    report = {"loss_penstock": first["losses"][0], "loss_fp32": loss32, "loss_bf16": loss16, "gradients": rows,
               "gradients_failed": bad, "steps": len(curve), "curve_fp32": curve, "curve_penstock": run["losses"],
               "curve_error": curve_error, "passed": bad == 0 and curve_error <= 0.01}
     json.dump(report, open(report_path, "w"), indent=1)
-    print(f"{config_path}: loss {run['losses'][0]:.6f}, fp32 {loss32:.6f}, bf16 {loss16:.6f}; "
+    print(f"{config_path}: loss {first['losses'][0]:.6f}, fp32 {loss32:.6f}, bf16 {loss16:.6f}; "
           f"{len(rows)} gradients, {bad} failed, worst {rows[0]['tensor']} {rows[0]['penstock']:.2e} "
           f"(PyTorch bf16 {rows[0]['pytorch_bf16']:.2e}); {len(curve)} steps, loss within {100 * curve_error:.3f} %: "
           f"{'passed' if report['passed'] else 'FAILED'}")
@@ -117,7 +123,7 @@ def check(config_path, weights, dump, report_path):
 if __name__ == "__main__":
     if len(sys.argv) == 4 and sys.argv[1] == "weights":
         make_weights(*sys.argv[2:])
-    elif len(sys.argv) == 6 and sys.argv[1] == "check":
+    elif len(sys.argv) == 7 and sys.argv[1] == "check":
         sys.exit(check(*sys.argv[2:]))
     else:
         sys.exit(__doc__)

@@ -1,0 +1,90 @@
+#include "exec/checkpoint/dump.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "exec/checkpoint/safetensors.h"
+#include "shared/error.h"
+#include "shared/files.h"
+
+namespace penstock::exec {
+namespace {
+
+bool overlap(const Access& a, const Access& b) {
+  return a.buffer == b.buffer && a.offset_bytes < b.offset_bytes + b.bytes && b.offset_bytes < a.offset_bytes + a.bytes;
+}
+
+/// The place that still holds the finished gradient of `layer` when the step's last op has ended.
+const Access& gradient_place(const Schedule& schedule, int layer) {
+  const Access* place = nullptr;
+  for (const Op& op : schedule.ops)
+    for (const Access& access : op.writes) {
+      if (access.value.tensor == TensorKind::gradient && access.value.layer == layer)
+        place = &access;
+      else if (place != nullptr && overlap(*place, access))
+        place = nullptr;
+    }
+  if (place == nullptr)
+    throw InputError(fmt::format(
+        "--dump: this schedule does not keep the gradient of layer {} to the end of the step; choose a policy whose "
+        "gradients wait for the norm",
+        layer));
+  return *place;
+}
+
+void write_gradients(const std::filesystem::path& path, const Schedule& schedule, const Model& model,
+                     Backend& backend) {
+  const ElementType type = schedule.numerics.gradient_link;
+  std::vector<SafetensorsWriter::Entry> entries;
+  for (const Layer& layer : model.layers)
+    for (const ParameterTensor& tensor : layer.tensors)
+      entries.push_back({tensor.name, type == ElementType::fp32 ? StoredType::f32 : StoredType::bf16,
+                         tensor.rows == 1 ? std::vector{tensor.columns} : std::vector{tensor.rows, tensor.columns}});
+  SafetensorsWriter writer(path, entries);
+  std::vector<std::byte> bytes;
+  for (const Layer& layer : model.layers) {
+    if (layer.tensors.empty()) continue;
+    const Access& place = gradient_place(schedule, layer.index);
+    const Buffer& buffer = schedule.buffers[static_cast<std::size_t>(place.buffer)];
+    for (const ParameterTensor& tensor : layer.tensors) {
+      bytes.resize(static_cast<std::size_t>(tensor.elements() * element_bytes(type)));
+      backend.read(buffer.tier, buffer.offset_bytes + place.offset_bytes + tensor.offset * element_bytes(type), bytes);
+      writer.append(bytes);
+    }
+  }
+  writer.close();
+}
+
+}  // namespace
+
+void write_dump(const std::filesystem::path& folder, const Schedule& schedule, const Model& model, Backend& backend,
+                const TokenSource& tokens, const AdamHyper& hyper, const std::vector<StepReport>& reports) {
+  std::filesystem::create_directories(folder);
+  write_gradients(folder / "gradients.safetensors", schedule, model, backend);
+
+  const std::int64_t sequences = schedule.micro_batch.sequences * schedule.micro_batches;
+  const std::int64_t row = schedule.micro_batch.sequence_length + 1;
+  std::vector<std::int32_t> ids(reports.size() * static_cast<std::size_t>(sequences * row));
+  nlohmann::ordered_json losses = nlohmann::ordered_json::array();
+  for (std::size_t i = 0; i < reports.size(); ++i) {
+    tokens.fill(reports[i].step, ids.data() + i * static_cast<std::size_t>(sequences * row));
+    losses.push_back(reports[i].loss);
+  }
+  write_text_file(folder / "tokens.i32",
+                  std::string_view(reinterpret_cast<const char*>(ids.data()), ids.size() * sizeof(std::int32_t)));
+  const nlohmann::ordered_json run = {{"losses", losses},
+                                      {"tokens_shape", {reports.size(), sequences, row}},
+                                      {"micro_batch", schedule.micro_batch.sequences},
+                                      {"learning_rate", hyper.learning_rate},
+                                      {"beta1", hyper.beta1},
+                                      {"beta2", hyper.beta2},
+                                      {"epsilon", hyper.epsilon},
+                                      {"weight_decay", hyper.weight_decay},
+                                      {"max_norm", hyper.max_norm}};
+  write_text_file(folder / "run.json", run.dump(1) + "\n");
+}
+
+}  // namespace penstock::exec

@@ -1,0 +1,23 @@
+// What a run computed, for another program to check: tokens, losses, and the gradients of the last step.
+#pragma once
+
+#include <filesystem>
+#include <vector>
+
+#include "exec/data/tokens.h"
+#include "exec/runtime/backend.h"
+#include "exec/runtime/bound_op.h"
+#include "shared/ir/schedule.h"
+#include "shared/model/model.h"
+
+namespace penstock::exec {
+
+/// Writes into `folder` (created if need be):
+///   tokens.i32            int32 little-endian [steps, sequences, sequence_length + 1]
+///   gradients.safetensors finished gradients of the last step, before clipping, Hugging Face names, fp32 or bf16
+///   run.json              mean token loss per step, shape of the tokens, settings of AdamW
+/// Throws InputError if the schedule does not keep every gradient to the end of the step.
+void write_dump(const std::filesystem::path& folder, const Schedule& schedule, const Model& model, Backend& backend,
+                const TokenSource& tokens, const AdamHyper& hyper, const std::vector<StepReport>& reports);
+
+}  // namespace penstock::exec
