@@ -62,7 +62,8 @@ TEST(Edges, NoneIsImpliedByTheOthers) {
 }
 
 TEST(Edges, SerialOptimizerEndsBeforeTheNextStepStarts) {
-  for (const char* preset : {"megatrain", "megatrain-released", "zero3-offload", "fsdp2-offload", "resident"}) {
+  for (const char* preset :
+       {"megatrain", "megatrain-released", "zero2-offload", "zero3-offload", "fsdp2-offload", "resident"}) {
     const Schedule schedule = make_schedule(small::input(small::llama(), preset));
     const UnrolledGraph graph(schedule, 2);
     for (const Op& update : schedule.ops) {

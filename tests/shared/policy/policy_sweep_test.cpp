@@ -29,6 +29,9 @@ std::size_t faults(const PolicyInput& in) {
 
 std::vector<Model> models() { return {small::llama(), small::qwen2_tied(), small::qwen3()}; }
 
+/// Presets that differ in what the two widest sweeps leave alone: blocks, a second forward, waits.
+constexpr const char* kVaried[] = {"penstock", "megatrain-released", "zero3-offload"};
+
 TEST(PolicySweep, PresetsAsTheyAre) {
   for (const PresetInfo& preset : presets())
     for (const Model& model : models()) EXPECT_EQ(faults(small::input(model, preset.name)), 0u);
@@ -56,7 +59,7 @@ TEST(PolicySweep, GroupsKeepActivationsAndBlocks) {
 }
 
 TEST(PolicySweep, GradientsAndOptimizer) {
-  for (const PresetInfo& preset : presets())
+  for (const char* preset : kVaried)
     for (const Model& model : models())
       for (const int group : {1, 0})
         for (const OptimizerTime time : {OptimizerTime::end, OptimizerTime::next_forward, OptimizerTime::backward})
@@ -65,7 +68,7 @@ TEST(PolicySweep, GradientsAndOptimizer) {
               for (const TierKind gradients : {TierKind::hbm, TierKind::dram})
                 for (const ElementType sum : {ElementType::bf16, ElementType::fp32})
                   for (const ElementType link : {ElementType::bf16, ElementType::fp32}) {
-                    PolicyInput in = small::input(model, preset.name);
+                    PolicyInput in = small::input(model, preset);
                     PolicyParameters& p = in.parameters;
                     p.group = group;
                     p.optimizer_time = time;
@@ -100,7 +103,7 @@ TEST(PolicySweep, ResidentLayers) {
 }
 
 TEST(PolicySweep, SlotsBurstsLanesAndWaits) {
-  for (const PresetInfo& preset : presets())
+  for (const char* preset : kVaried)
     for (const Model& model : models())
       for (const int slots : {1, 2, 3})
         for (const HostWaits waits :
@@ -108,7 +111,7 @@ TEST(PolicySweep, SlotsBurstsLanesAndWaits) {
           for (const CopyLanes lanes : {CopyLanes::shared, CopyLanes::per_direction})
             for (const BurstKind burst : {BurstKind::layer, BurstKind::tensor, BurstKind::fixed})
               for (const bool clip : {false, true}) {
-                PolicyInput in = small::input(model, preset.name);
+                PolicyInput in = small::input(model, preset);
                 PolicyParameters& p = in.parameters;
                 p.activations = TierKind::dram;
                 p.keep = Keep::input_attention;
@@ -118,6 +121,7 @@ TEST(PolicySweep, SlotsBurstsLanesAndWaits) {
                 p.burst = burst;
                 p.burst_bytes = 4096;
                 p.numerics.clip = clip;
+                if (clip && p.optimizer_time == OptimizerTime::backward) p.optimizer_time = OptimizerTime::end;
                 if (faults(in) > 0) return;
               }
 }

@@ -238,5 +238,42 @@ TEST(Traffic, StatesStreamThroughTheGpuBothWays) {
   EXPECT_DOUBLE_EQ(bytes_per_parameter(schedule, in.model, TensorKind::gradient, TierKind::hbm), 2.0);
 }
 
+TEST(Traffic, Zero2LoadsOncePerStepAndSendsFp32Once) {
+  const Model model = small::llama();
+  const Schedule schedule = make_schedule(small::input(model, "zero2-offload"));
+  EXPECT_DOUBLE_EQ(bytes_per_parameter(schedule, model, TensorKind::weights, TierKind::hbm), 2.0);
+  EXPECT_DOUBLE_EQ(bytes_per_parameter(schedule, model, TensorKind::gradient, TierKind::dram), 4.0);
+}
+
+TEST(Traffic, SlideformerUpdatesALayerBeforeTheNextGradientLands) {
+  const Schedule schedule = make_schedule(small::input(small::llama(), "slideformer"));
+  std::vector<std::string> order;
+  for (const Op& op : schedule.ops)
+    if (op.name.starts_with("gradient ") || op.name.starts_with("adamw ")) order.push_back(op.name);
+  ASSERT_EQ(order.size(), 14u);
+  EXPECT_EQ(order[0], "gradient 6");
+  EXPECT_EQ(order[1], "adamw 6");
+  EXPECT_EQ(order[12], "gradient 0");
+  // Consumed on arrival: decoder gradients pass through gradient_slots = 2 host buffers, embedding and head share one.
+  int arrivals = 0;
+  for (const Buffer& buffer : schedule.buffers) arrivals += buffer.name.starts_with("gradient arrival");
+  EXPECT_EQ(arrivals, 3);
+}
+
+TEST(Traffic, MlDataflowStreamsEightBytesOfStateAndGradientPerParameter) {
+  const Model model = small::llama();
+  const Schedule schedule = make_schedule(small::input(model, "ml-dataflow"));
+  double up = 0, down = 0;
+  for (const TensorKind tensor : {TensorKind::moment_m, TensorKind::moment_v}) {
+    up += bytes_per_parameter(schedule, model, tensor, TierKind::hbm);
+    down += bytes_per_parameter(schedule, model, tensor, TierKind::dram);
+  }
+  EXPECT_DOUBLE_EQ(up, 4.0);
+  EXPECT_DOUBLE_EQ(down, 4.0);
+  // Weights: forward and backward of layers 1-3, forward of 4 and 5, and all five for the update.
+  EXPECT_DOUBLE_EQ(bytes_per_parameter(schedule, model, TensorKind::weights, TierKind::hbm), 2.0 * (8 + 5) / 5);
+  EXPECT_DOUBLE_EQ(bytes_per_parameter(schedule, model, TensorKind::weights, TierKind::dram), 2.0);
+}
+
 }  // namespace
 }  // namespace penstock
