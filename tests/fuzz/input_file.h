@@ -15,7 +15,13 @@ namespace penstock {
 class InputFolder {
  public:
   InputFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "penstock-fuzz-XXXXXX").string();
+    // In memory where there is such a place: a disk that syncs every overwritten file makes the targets 30 times
+    // slower.
+    const std::filesystem::path memory = "/dev/shm";
+    std::error_code ignored;
+    const std::filesystem::path place =
+        std::filesystem::exists(memory, ignored) ? memory : std::filesystem::temp_directory_path();
+    std::string pattern = (place / "penstock-fuzz-XXXXXX").string();
     if (::mkdtemp(pattern.data()) == nullptr) std::abort();
     path_ = pattern;
   }
