@@ -1,0 +1,131 @@
+// Operands are found by their labels, and no op can be bound to too little memory.
+#include "exec/runtime/bind.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "shared/error.h"
+#include "tests/exec/runtime/small_run.h"
+
+namespace penstock::exec {
+namespace {
+
+/// A schedule and room for its arenas.
+struct Bound {
+  explicit Bound(const PolicyInput& in) : model(in.model), schedule(make_schedule(in)) {
+    for (const std::int64_t bytes : arena_bytes(schedule)) memory.emplace_back(static_cast<std::size_t>(bytes));
+    for (std::vector<std::byte>& arena : memory) arenas.push_back(arena.data());
+  }
+  BoundSchedule bind() const { return bind_schedule(schedule, model, arenas); }
+  std::byte* address(const Access& access) const {
+    const Buffer& buffer = schedule.buffers[static_cast<std::size_t>(access.buffer)];
+    return arenas[static_cast<std::size_t>(buffer.tier)] + buffer.offset_bytes + access.offset_bytes;
+  }
+  Op& find(const std::string& what, int layer, int micro_batch, Pass pass) {
+    for (Op& op : schedule.ops)
+      if (const auto* work = std::get_if<TemplateWork>(&op.work);
+          work != nullptr && op.layer == layer && op.micro_batch == micro_batch && work->pass == pass)
+        return op;
+    ADD_FAILURE() << what;
+    return schedule.ops.front();
+  }
+  std::string error() const {
+    try {
+      bind();
+    } catch (const InputError& error) {
+      return error.what();
+    }
+    return "";
+  }
+
+  Model model;
+  Schedule schedule;
+  std::vector<std::vector<std::byte>> memory;
+  std::vector<std::byte*> arenas;
+};
+
+TEST(Bind, TokensOfAMicroBatchStartAtItsRow) {
+  Bound bound(small::input(small::llama(), "penstock"));
+  const Op& op = bound.find("embedding", 0, 3, Pass::forward);
+  const BoundSchedule program = bound.bind();
+  const auto& binding = std::get<TemplateBinding>(program.ops[static_cast<std::size_t>(op.id)].work);
+  const auto tokens = std::find_if(op.reads.begin(), op.reads.end(),
+                                   [](const Access& a) { return a.value.tensor == TensorKind::tokens; });
+  // Micro-batches of 2 rows of 32 + 1 tokens of 4 bytes: the fourth starts at row 6.
+  EXPECT_EQ(reinterpret_cast<const std::byte*>(binding.tokens), bound.address(*tokens) + 6 * 33 * 4);
+}
+
+TEST(Bind, LossScaleIsOneOverTheTokensOfTheStep) {
+  Bound bound(small::input(small::llama(), "penstock"));
+  const BoundSchedule program = bound.bind();
+  const Op& op = bound.find("head", bound.model.head_index(), 0, Pass::loss);
+  EXPECT_EQ(std::get<TemplateBinding>(program.ops[static_cast<std::size_t>(op.id)].work).loss_scale,
+            1.0 / 256);  // 8 x 32
+}
+
+TEST(Bind, FirstContributionOverwritesLaterOnesAdd) {
+  Bound bound(small::input(small::llama(), "penstock"));
+  const BoundSchedule program = bound.bind();
+  for (int m = 0; m < 4; ++m) {
+    const Op& op = bound.find("backward", 2, m, Pass::backward);
+    EXPECT_EQ(std::get<TemplateBinding>(program.ops[static_cast<std::size_t>(op.id)].work).accumulates, m > 0) << m;
+  }
+}
+
+TEST(Bind, EmbeddingOfATiedModelTakesTheProjectionsPartOfTheHeadsGradient) {
+  Bound bound(small::input(small::qwen2_tied(), "penstock"));
+  const BoundSchedule program = bound.bind();
+  int found = 0;
+  for (const BoundOp& op : program.ops) {
+    const auto* finish = std::get_if<BoundFinish>(&op.work);
+    if (finish == nullptr) continue;
+    EXPECT_EQ(finish->tied != nullptr, op.op->layer == 0);
+    if (op.op->layer != 0) continue;
+    ++found;
+    const auto head = std::find_if(op.op->reads.begin(), op.op->reads.end(),
+                                   [&](const Access& a) { return a.value.layer == bound.model.head_index(); });
+    // Final norm first: 64 elements of fp32, a multiple of the group alignment as it is.
+    EXPECT_EQ(static_cast<const std::byte*>(finish->tied), bound.address(*head) + 64 * 4);
+  }
+  EXPECT_EQ(found, 1);
+}
+
+TEST(Bind, RefusesAnOperandThatIsTooSmall) {
+  Bound bound(small::input(small::llama(), "penstock"));
+  Op& op = bound.find("forward", 2, 0, Pass::forward);
+  for (Access& access : op.reads)
+    if (access.value.tensor == TensorKind::boundary) access.bytes = 8190;
+  // 2 sequences x 32 tokens x 64 hidden x 2 bytes.
+  EXPECT_NE(bound.error().find("its input has 8190 bytes, it needs 8192"), std::string::npos) << bound.error();
+  EXPECT_NE(bound.error().find('"' + op.name + '"'), std::string::npos) << bound.error();
+}
+
+TEST(Bind, RefusesAMissingOperand) {
+  Bound bound(small::input(small::llama(), "penstock"));
+  Op& op = bound.find("forward", 2, 0, Pass::forward);
+  std::erase_if(op.reads, [](const Access& access) { return access.value.tensor == TensorKind::weights; });
+  EXPECT_NE(bound.error().find("has no weights among its reads and writes"), std::string::npos) << bound.error();
+}
+
+TEST(Bind, RefusesStatesThatMove) {
+  Bound bound(small::input(small::llama(), "penstock"));
+  for (Op& op : bound.schedule.ops)
+    if (std::holds_alternative<OptimizerWork>(op.work))
+      for (Access& access : op.writes)
+        if (access.value.tensor == TensorKind::moment_v) access.offset_bytes += 64;
+  EXPECT_NE(bound.error().find("second moment"), std::string::npos) << bound.error();
+}
+
+TEST(Bind, LeavesOutEdgesThatLaneOrderImplies) {
+  Bound bound(small::input(small::llama(), "penstock"));
+  const Op& first = bound.find("forward", 1, 0, Pass::forward);
+  const Op& second = bound.find("forward", 1, 1, Pass::forward);
+  bound.schedule.edges = {{first.id, second.id, 0}, {second.id, first.id, 1}};
+  for (const BoundOp& op : bound.bind().ops) EXPECT_TRUE(op.predecessors.empty()) << op.op->name;
+}
+
+}  // namespace
+}  // namespace penstock::exec
