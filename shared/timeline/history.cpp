@@ -100,10 +100,11 @@ SteadyWindow steady_window(const Schedule& schedule, const Timeline& timeline) {
   return window;
 }
 
-int first_compute_lane(const Schedule& schedule) {
-  for (std::size_t i = 0; i < schedule.lanes.size(); ++i)
-    if (schedule.lanes[i].kind == LaneKind::gpu_compute) return static_cast<int>(i);
-  return -1;
+int compute_lane(const Schedule& schedule) {
+  const int op = last_backward_op(schedule);
+  if (op < 0) return -1;
+  const int lane = schedule.ops[op].lane;
+  return schedule.lanes[lane].kind == LaneKind::gpu_compute ? lane : -1;
 }
 
 }  // namespace penstock

@@ -60,7 +60,7 @@ struct SteadyWindow {
 };
 SteadyWindow steady_window(const Schedule& schedule, const Timeline& timeline);
 
-/// Index of the first gpu_compute lane; -1 if there is none.
-int first_compute_lane(const Schedule& schedule);
+/// The lane of the last backward op; others of kind gpu_compute run optimizers beside it. -1 if there is none.
+int compute_lane(const Schedule& schedule);
 
 }  // namespace penstock

@@ -102,7 +102,7 @@ const char* stall_cause_name(StallCause cause) {
 
 StallReport attribute_stalls(const Schedule& schedule, const Timeline& timeline) {
   StallReport report;
-  const int lane = first_compute_lane(schedule);
+  const int lane = compute_lane(schedule);
   const SteadyWindow window = steady_window(schedule, timeline);
   if (lane < 0 || window.periods == 0) return report;
   const History history(schedule, timeline);
@@ -150,10 +150,12 @@ std::vector<double> lane_busy_seconds(const Schedule& schedule, const Timeline& 
   std::vector<double> busy(schedule.lanes.size(), 0);
   const SteadyWindow window = steady_window(schedule, timeline);
   if (window.periods == 0) return busy;
+  // By step, not by what lies in the window: ops that run ahead of their step would be cut off at its ends.
+  const int first = window.last_step - window.periods + 1;
   for (const OpTime& time : timeline.ops) {
-    if (static_cast<std::size_t>(time.op) >= schedule.ops.size()) continue;
-    const double inside = std::min(time.end, window.end) - std::max(time.start, window.begin);
-    if (inside > 0) busy[schedule.ops[time.op].lane] += inside / window.periods;
+    if (static_cast<std::size_t>(time.op) >= schedule.ops.size() || time.step < first || time.step > window.last_step)
+      continue;
+    busy[schedule.ops[time.op].lane] += (time.end - time.start) / window.periods;
   }
   return busy;
 }

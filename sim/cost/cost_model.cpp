@@ -71,6 +71,8 @@ class CostModel {
   // --- on the GPU
 
   OpCost price(const TemplateWork&) {
+    if (machine_.gpu.hbm_bytes_per_second <= 0) missing("gpu.hbm");
+    if (machine_.gpu.matmul_flops_per_second <= 0) missing("gpu.matmul");
     OpCost cost;
     double bytes = 0, launches = 0, sustained = 0;
     for (const Kernel& kernel : templates_.kernels(*op_)) {
@@ -94,6 +96,7 @@ class CostModel {
 
   /// One kernel that does nothing but move bytes in HBM.
   OpCost hbm_pass(double bytes) const {
+    if (machine_.gpu.hbm_bytes_per_second <= 0) missing("gpu.hbm");
     OpCost cost;
     cost.fluid_seconds = bytes / (machine_.gpu.hbm_bytes_per_second * machine_.gpu.elementwise_efficiency);
     use(cost, kHbm, bytes);
@@ -115,7 +118,9 @@ class CostModel {
     return cost;
   }
   OpCost host_pass(double traffic, int threads) const {
-    return host_pass(traffic, traffic / dram_rate(machine_.cpu, threads), threads);
+    const double rate = dram_rate(machine_.cpu, threads);
+    if (rate <= 0) missing("cpu.dram");
+    return host_pass(traffic, traffic / rate, threads);
   }
   OpCost pass(double traffic, int threads) const {
     return on_gpu_ && !machine_.gpu.is_host ? hbm_pass(traffic) : host_pass(traffic, threads);
@@ -125,7 +130,9 @@ class CostModel {
     const double elements = static_cast<double>(work.elements);
     const double traffic = elements * optimizer_bytes_per_parameter(schedule_.numerics);
     if (on_gpu_ && !machine_.gpu.is_host) return hbm_pass(traffic);
-    return host_pass(traffic, elements / adamw_rate(machine_.cpu, schedule_.numerics, work.threads), work.threads);
+    const double rate = adamw_rate(machine_.cpu, schedule_.numerics, work.threads);
+    if (rate <= 0) missing("cpu.dram");
+    return host_pass(traffic, elements / rate, work.threads);
   }
   OpCost price(const AccumulateWork& work) const { return pass(accessed(), work.threads); }
   OpCost price(const FinishGradientWork& work) const { return pass(accessed(), work.threads); }
@@ -201,8 +208,7 @@ class CostModel {
   }
 
   [[noreturn]] void missing(const char* figure) const {
-    throw InputError(machine_.source + ": " + figure + " has no bandwidth, but the schedule has the op \"" + op_->name +
-                     "\"");
+    throw InputError(machine_.source + ": " + figure + " has no rate, but the op \"" + op_->name + "\" needs one");
   }
 
   const Schedule& schedule_;

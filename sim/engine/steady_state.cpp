@@ -41,7 +41,7 @@ struct StepHistory {
 SimulatedRun simulate_costs(const Schedule& schedule, const std::vector<OpCost>& costs, const Capacities& capacities,
                             const SteadyOptions& options) {
   check_costs(schedule, costs);
-  Engine engine(schedule, costs, capacities, last_backward_op(schedule), first_compute_lane(schedule));
+  Engine engine(schedule, costs, capacities, last_backward_op(schedule), compute_lane(schedule));
   SimulatedRun run;
   StepHistory history;
   run.period_steps = 0;

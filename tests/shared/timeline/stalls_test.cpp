@@ -202,6 +202,18 @@ TEST(Stalls, APredecessorThatSeemsToEndLateIsCut) {
   expect_adds_up(report);
 }
 
+// An optimizer's own GPU lane, listed first, is not the one whose stalls count.
+TEST(Stalls, ComputeIsTheLaneOfTheLastBackward) {
+  TinySchedule tiny;
+  const int lane = tiny.add_lane("second", LaneKind::gpu_compute);
+  const int adam = tiny.op("adam", TinySchedule::kCompute, OptimizerWork{1, 1});
+  const int one = tiny.op("one", lane, TemplateWork{LayerKind::decoder, Pass::backward, Keep::input});
+  tiny.after(one, {adam});
+  const StallReport report = attribute_stalls(tiny.schedule, one_period(tiny, one, {{adam, 0, 2}, {one, 2, 5}}));
+  EXPECT_EQ(report.total_seconds, 2);
+  EXPECT_EQ(part(report, StallCause::optimizer), 2);
+}
+
 // Three steps, two periods: idle 1 in the first, 2 in the second: 1.5 per step.
 TEST(Stalls, ReportsTheMeanPerStep) {
   TinySchedule tiny;
@@ -249,18 +261,20 @@ TEST(CriticalPath, IsTheChainThatEndsTheStep) {
   }
 }
 
-// Window from 0 to 9: the download that began before it counts from 0.
-TEST(LaneBusy, CountsWhatLiesInTheSteadyWindow) {
+// Three boundaries, two periods: those of steps 1 and 2. An input that ran long before its step's period still counts
+// for it.
+TEST(LaneBusy, IsTheMeanOverTheSteadySteps) {
   TinySchedule tiny;
-  const int down = tiny.download("down", TensorKind::gradient);
+  const int input = tiny.op("input", TinySchedule::kHost, InputWork{});
   const int one = tiny.compute("one", Pass::backward);
   Timeline timeline;
   timeline.steps = 3;
-  timeline.ops = {{0, down, -1, 2}, {0, one, -1, 0}, {1, down, 2, 3}, {1, one, 1, 4}, {2, down, 8, 10}, {2, one, 6, 9}};
+  timeline.ops = {{0, input, -9, -2}, {0, one, -1, 0},   {1, input, -2, -1},
+                  {1, one, 1, 4},     {2, input, -1, 2}, {2, one, 6, 11}};
   const std::vector<double> busy = lane_busy_seconds(tiny.schedule, timeline);
-  EXPECT_EQ(busy[TinySchedule::kCompute], 3);  // (3 + 3) / 2
-  EXPECT_EQ(busy[TinySchedule::kD2h], 2);      // (2 + 1 + 1) / 2
-  EXPECT_EQ(busy[TinySchedule::kHost], 0);
+  EXPECT_EQ(busy[TinySchedule::kCompute], 4);  // (3 + 5) / 2
+  EXPECT_EQ(busy[TinySchedule::kHost], 2);     // (1 + 3) / 2
+  EXPECT_EQ(busy[TinySchedule::kD2h], 0);
 }
 
 }  // namespace

@@ -1,0 +1,239 @@
+// Ops of hand-written schedules on a machine with round figures.
+#include "sim/cost/cost_model.h"
+
+#include <gtest/gtest.h>
+
+#include "shared/error.h"
+#include "sim/cost/bounds.h"
+#include "tests/shared/policy/small_models.h"
+#include "tests/shared/timeline/tiny_schedule.h"
+
+namespace penstock::sim {
+namespace {
+
+using penstock::test::TinySchedule;
+
+/// Link 10 up and 5 down, 0.5 of latency; DRAM 100 for 4 cores; HBM 1000 of which half for elementwise work.
+Machine round_machine() {
+  Machine machine;
+  machine.source = "round.toml";
+  machine.gpu.hbm_bytes_per_second = 1000;
+  machine.gpu.matmul_flops_per_second = 1e6;
+  machine.gpu.attention_forward_efficiency = 1;
+  machine.gpu.elementwise_efficiency = 0.5;
+  machine.gpu.launch_seconds = 0.001;
+  machine.cpu.cores = 4;
+  machine.cpu.dram_bytes_per_second = 100;
+  machine.link.h2d = {10, 0.5, {}};
+  machine.link.d2h = {5, 0.5, {}};
+  machine.link.duplex_h2d_bytes_per_second = 8;
+  machine.host_op_seconds = 0.01;
+  return machine;
+}
+
+struct Priced : TinySchedule {
+  Machine machine = round_machine();
+  Model model;
+
+  OpCost cost(int op) const { return op_costs(schedule, model, machine)[op]; }
+};
+
+TEST(CostModel, ACopyTakesTheLinkAndWhatLiesBehindIt) {
+  Priced tiny;
+  const OpCost cost = tiny.cost(tiny.upload("up", TensorKind::weights, 100));
+  EXPECT_EQ(cost.latency_seconds, 0.5);
+  EXPECT_DOUBLE_EQ(cost.fluid_seconds, 10);
+  EXPECT_DOUBLE_EQ(cost.demand[kLinkH2d], 10);
+  EXPECT_DOUBLE_EQ(cost.demand[kDram], 10);
+  EXPECT_DOUBLE_EQ(cost.demand[kHbm], 10);
+  EXPECT_EQ(cost.demand[kLinkD2h], 0);
+  EXPECT_EQ(cost.demand[kCores], 0);
+  EXPECT_EQ(cost.traffic, TrafficClass::upload);
+  EXPECT_EQ(cost.launch_seconds, 0.001);
+  const OpCost down = tiny.cost(tiny.download("down", TensorKind::gradient, 100));
+  EXPECT_DOUBLE_EQ(down.fluid_seconds, 20);
+  EXPECT_DOUBLE_EQ(down.demand[kLinkD2h], 5);
+  EXPECT_EQ(down.traffic, TrafficClass::download);
+}
+
+// Four bursts of 25: 4 x (0.5 + 2.5) = 12. The first latency stands apart, the rest flows at 100 / 11.5.
+TEST(CostModel, SmallBurstsLowerTheRate) {
+  Priced tiny;
+  const int up = tiny.upload("up", TensorKind::weights, 100);
+  tiny.schedule.ops[up].work = CopyWork{{{25, 4}}};
+  const OpCost cost = tiny.cost(up);
+  EXPECT_EQ(cost.latency_seconds, 0.5);
+  EXPECT_DOUBLE_EQ(cost.fluid_seconds, 11.5);
+  EXPECT_DOUBLE_EQ(cost.demand[kLinkH2d], 100 / 11.5);
+  EXPECT_DOUBLE_EQ(cost.launch_seconds, 0.004);
+}
+
+// On one lane for both directions the tiers say which way a copy goes.
+TEST(CostModel, ASharedCopyLaneTakesTheDirectionOfItsTiers) {
+  Priced tiny;
+  const int lane = tiny.add_lane("copy", LaneKind::copy_both);
+  const int up = tiny.copy("up", lane, 1, 0, TensorKind::weights);
+  const int down = tiny.copy("down", lane, 0, 1, TensorKind::gradient);
+  EXPECT_EQ(tiny.cost(up).traffic, TrafficClass::upload);
+  EXPECT_EQ(tiny.cost(down).traffic, TrafficClass::download);
+}
+
+// 1000 parameters, 26 bytes each, at half of DRAM's 100 for 2 of 4 cores.
+TEST(CostModel, AHostOptimizerTakesDramAndItsThreads) {
+  Priced tiny;
+  const OpCost cost = tiny.cost(tiny.op("adam", TinySchedule::kHost, OptimizerWork{1000, 2}));
+  EXPECT_EQ(cost.latency_seconds, 0.01);
+  EXPECT_DOUBLE_EQ(cost.fluid_seconds, 520);
+  EXPECT_DOUBLE_EQ(cost.demand[kDram], 50);
+  EXPECT_DOUBLE_EQ(cost.demand[kCpuTraffic], 50);
+  EXPECT_DOUBLE_EQ(cost.demand[kCores], 2);
+  EXPECT_EQ(cost.threads, 2);
+  EXPECT_EQ(cost.traffic, TrafficClass::cpu);
+  EXPECT_EQ(cost.launch_seconds, 0);
+}
+
+// On the GPU the same bytes go through half of HBM's 1000.
+TEST(CostModel, AGpuOptimizerTakesHbm) {
+  Priced tiny;
+  const OpCost cost = tiny.cost(tiny.op("adam", TinySchedule::kCompute, OptimizerWork{1000, 1}));
+  EXPECT_EQ(cost.latency_seconds, 0);
+  EXPECT_DOUBLE_EQ(cost.fluid_seconds, 52);
+  EXPECT_DOUBLE_EQ(cost.demand[kHbm], 500);
+  EXPECT_EQ(cost.demand[kDram], 0);
+  EXPECT_EQ(cost.launch_seconds, 0.001);
+}
+
+// A sum reads 200 (part) + 400 (sum) and writes 400: 1000 bytes at 25 for one thread.
+TEST(CostModel, HostWorkGoesByTheBytesItTouches) {
+  Priced tiny;
+  const int add = tiny.op("add", TinySchedule::kHost, AccumulateWork{100, 1});
+  tiny.schedule.ops[add].reads = {{1, 0, 200, {TensorKind::gradient_part, 1}},
+                                  {1, 0, 400, {TensorKind::gradient_sum, 1}}};
+  tiny.schedule.ops[add].writes = {{1, 0, 400, {TensorKind::gradient_sum, 1}}};
+  EXPECT_DOUBLE_EQ(tiny.cost(add).fluid_seconds, 40);
+  const int pass = tiny.op("scan", TinySchedule::kHost, HostPassWork{1000, 4});
+  EXPECT_DOUBLE_EQ(tiny.cost(pass).fluid_seconds, 10);
+  const int report = tiny.op("report", TinySchedule::kHost, ReportWork{});
+  EXPECT_EQ(tiny.cost(report).fluid_seconds, 0);
+  EXPECT_EQ(tiny.cost(report).latency_seconds, 0.01);
+  const int zero = tiny.op("zero", TinySchedule::kCompute, MemsetWork{});
+  tiny.schedule.ops[zero].writes = {{0, 0, 1000, {}}};
+  EXPECT_DOUBLE_EQ(tiny.cost(zero).fluid_seconds, 2);
+}
+
+// Decoder forward of the small model, 64 tokens: matmuls 64 x 128 + 64 x 64 + 64 x 256 + 128 x 64 = 36 864 weights, 2 x
+// 64 FLOPs each = 4 718 592; attention 2 x 2 sequences x 4 heads x 16 x 32^2 = 262 144. With memory out of the way, 1e6
+// per second.
+TEST(CostModel, ATemplateIsTheSumOfItsKernels) {
+  Priced tiny;
+  tiny.model = small::llama();
+  tiny.schedule.micro_batch = {2, 32};
+  tiny.machine.gpu.hbm_bytes_per_second = 1e18;
+  const int forward = tiny.compute("forward");
+  EXPECT_NEAR(tiny.cost(forward).fluid_seconds, 4.980736, 1e-6);
+  EXPECT_EQ(tiny.cost(forward).sustained_extra_seconds, 0);
+  EXPECT_EQ(executed_flops(tiny.schedule, tiny.model), 4980736);
+  // Norms, rotary, swiglu, attention and four matmuls are launched one by one.
+  EXPECT_NEAR(tiny.cost(forward).launch_seconds, 0.009, 1e-12);
+  // At a burst rate of twice that the matmuls take half, but attention does not reach the power limit.
+  tiny.machine.gpu.matmul_burst_flops_per_second = 2e6;
+  EXPECT_NEAR(tiny.cost(forward).fluid_seconds, 2.359296 + 0.262144, 1e-6);
+  EXPECT_NEAR(tiny.cost(forward).sustained_extra_seconds, 2.359296, 1e-6);
+}
+
+// The CPU as a GPU: a template takes one core, a copy is a memcpy that reads and writes DRAM at a rate of 20, 25 being
+// what one core can do; every op costs its hand-over instead of a launch.
+TEST(CostModel, OnAHostGpuEverythingTakesCores) {
+  Priced tiny;
+  tiny.machine.gpu.is_host = true;
+  tiny.model = small::llama();
+  tiny.schedule.micro_batch = {2, 32};
+  const OpCost forward = tiny.cost(tiny.compute("forward"));
+  EXPECT_DOUBLE_EQ(forward.demand[kCores], 1);
+  EXPECT_EQ(forward.demand[kHbm], 0);
+  EXPECT_GT(forward.demand[kDram], 0);
+  EXPECT_EQ(forward.launch_seconds, 0);
+  EXPECT_EQ(forward.latency_seconds, 0.01);
+  const OpCost up = tiny.cost(tiny.upload("up", TensorKind::weights, 100));
+  EXPECT_DOUBLE_EQ(up.demand[kDram], 20);
+  EXPECT_DOUBLE_EQ(up.demand[kCores], 0.8);
+  EXPECT_EQ(up.latency_seconds, 0.51);
+}
+
+TEST(CostModel, NvmeNeedsADrive) {
+  Priced tiny;
+  const int read = tiny.copy("read", tiny.add_lane("nvme", LaneKind::nvme_read), 2, 1, TensorKind::moment_m);
+  try {
+    tiny.cost(read);
+    FAIL() << "priced a read from no drive";
+  } catch (const InputError& error) {
+    EXPECT_NE(std::string(error.what()).find("round.toml: nvme.read"), std::string::npos) << error.what();
+  }
+  tiny.machine.nvme = {1 << 20, 4, 2, 0.25};
+  const OpCost cost = tiny.cost(read);
+  EXPECT_DOUBLE_EQ(cost.fluid_seconds, 25);
+  EXPECT_DOUBLE_EQ(cost.demand[kNvmeRead], 4);
+  EXPECT_DOUBLE_EQ(cost.demand[kDram], 4);
+  EXPECT_DOUBLE_EQ(cost.latency_seconds, 0.26);
+}
+
+// --- capacities
+
+TEST(MachineCapacities, DuplexLimitsOnlyWhenBothDirectionsAreBusy) {
+  const Capacities capacities = machine_capacities(round_machine(), 0);
+  EXPECT_EQ(capacities.when(true, false, 0)[kLinkH2d], 10);
+  EXPECT_EQ(capacities.when(true, true, 0)[kLinkH2d], 8);
+  EXPECT_EQ(capacities.when(true, true, 0)[kLinkD2h], 5);  // no duplex figure: as alone
+  EXPECT_EQ(capacities.when(false, false, 0)[kDram], 100);
+  EXPECT_EQ(capacities.when(false, false, 0)[kCpuTraffic], kUnlimited);
+}
+
+// Measured beside uploads: 2 threads get 60 and leave 9 of 10, 4 threads get 80 and leave 7. Three threads are half
+// way; one is half way from the link alone (10) and no CPU traffic (0).
+TEST(MachineCapacities, MeasuredSharingIsLinearInThreads) {
+  Machine machine = round_machine();
+  machine.cpu.sharing = {{4, true, false, 80, 7, 0}, {2, true, false, 60, 9, 0}, {4, true, true, 50, 6, 60}};
+  const Capacities capacities = machine_capacities(machine, 6);
+  EXPECT_DOUBLE_EQ(capacities.when(true, false, 2)[kCpuTraffic], 60);
+  EXPECT_DOUBLE_EQ(capacities.when(true, false, 3)[kCpuTraffic], 70);
+  EXPECT_DOUBLE_EQ(capacities.when(true, false, 1)[kCpuTraffic], 30);
+  EXPECT_DOUBLE_EQ(capacities.when(true, false, 6)[kCpuTraffic], 80);
+  EXPECT_DOUBLE_EQ(capacities.when(true, false, 3)[kLinkH2d], 8);
+  EXPECT_DOUBLE_EQ(capacities.when(true, false, 1)[kLinkH2d], 9.5);
+  EXPECT_DOUBLE_EQ(capacities.when(true, false, 0)[kLinkH2d], 10);
+  // Both: from duplex's 8 at no threads to 6 at four. The download's 60 is more than its link gives.
+  EXPECT_DOUBLE_EQ(capacities.when(true, true, 2)[kLinkH2d], 7);
+  EXPECT_DOUBLE_EQ(capacities.when(true, true, 4)[kLinkD2h], 5);
+  // Downloads alone were not measured: nothing but the link.
+  EXPECT_EQ(capacities.when(false, true, 4)[kCpuTraffic], kUnlimited);
+  // All together drew 50 + 6 + 60 = 116, more than the 100 of the CPU alone.
+  EXPECT_DOUBLE_EQ(capacities.when(false, false, 0)[kDram], 116);
+  EXPECT_DOUBLE_EQ(capacities.largest()[kLinkH2d], 10);
+}
+
+// --- bounds
+
+// Uploads: (0.5 + 10) + (0.5 + 5) = 16 on the lane; their 150 bytes need 15 of the link; adam 520 on its lane.
+TEST(Bounds, AreTheBusiestLaneOrResource) {
+  Priced tiny;
+  tiny.upload("one", TensorKind::weights, 100);
+  tiny.upload("two", TensorKind::weights, 50);
+  const Capacities capacities = machine_capacities(tiny.machine, 4);
+  Bounds bounds = same_traffic_bound(tiny.schedule, op_costs(tiny.schedule, tiny.model, tiny.machine), capacities);
+  EXPECT_DOUBLE_EQ(bounds.same_traffic_seconds, 16);
+  EXPECT_EQ(bounds.binding, "lane h2d");
+  tiny.op("adam", TinySchedule::kHost, OptimizerWork{1000, 2});
+  bounds = same_traffic_bound(tiny.schedule, op_costs(tiny.schedule, tiny.model, tiny.machine), capacities);
+  EXPECT_DOUBLE_EQ(bounds.same_traffic_seconds, 520.01);
+  EXPECT_EQ(bounds.binding, "lane host");
+  // Two lanes that each use DRAM's whole 100: 260 each, but 52 000 bytes in all.
+  TinySchedule two;
+  two.op("adam", TinySchedule::kHost, OptimizerWork{1000, 4});
+  two.op("adam", two.add_lane("second", LaneKind::host), OptimizerWork{1000, 4});
+  bounds = same_traffic_bound(two.schedule, op_costs(two.schedule, tiny.model, tiny.machine), capacities);
+  EXPECT_DOUBLE_EQ(bounds.same_traffic_seconds, 520);
+  EXPECT_EQ(bounds.binding, "dram");
+}
+
+}  // namespace
+}  // namespace penstock::sim

@@ -1,0 +1,105 @@
+// Whole predictions: every preset's schedule of a small model on a machine with plausible proportions.
+#include "sim/simulate.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "shared/ir/schedule_json.h"
+#include "tests/shared/policy/small_models.h"
+
+namespace penstock::sim {
+namespace {
+
+/// Slow enough that kernels of a small model last longer than launches.
+Machine small_machine() {
+  Machine machine;
+  machine.name = "small";
+  machine.gpu.hbm_bytes = std::int64_t{1} << 40;
+  machine.gpu.hbm_bytes_per_second = 1e10;
+  machine.gpu.matmul_flops_per_second = 1e10;
+  machine.gpu.launch_seconds = 1e-6;
+  machine.dram_bytes = std::int64_t{1} << 40;
+  machine.cpu.cores = 4;
+  machine.cpu.dram_bytes_per_second = 1e9;
+  machine.link.h2d = {1e8, 5e-6, {}};
+  machine.link.d2h = {1e8, 5e-6, {}};
+  machine.link.duplex_h2d_bytes_per_second = machine.link.duplex_d2h_bytes_per_second = 8e7;
+  machine.host_op_seconds = 5e-6;
+  return machine;
+}
+
+class EveryPreset : public testing::TestWithParam<std::string> {};
+
+TEST_P(EveryPreset, IsPredictedWithinItsBounds) {
+  for (const Model& model : {small::llama(), small::qwen2_tied()}) {
+    const Schedule schedule = make_schedule(small::input(model, GetParam()));
+    const Prediction prediction = simulate(schedule, small_machine());
+    const double step = prediction.step_seconds;
+    EXPECT_GT(prediction.period_steps, 0);
+    EXPECT_GE(step, prediction.bounds.same_traffic_seconds * (1 - 1e-9)) << prediction.bounds.binding;
+    EXPECT_GE(step, prediction.bounds.any_schedule_seconds);
+    EXPECT_GE(prediction.executed_flops, prediction.model_flops);
+    EXPECT_NEAR(prediction.tokens_per_second, 8 * 32 / step, 1e-6 * prediction.tokens_per_second);
+    // The timeline tells the same story as the steady state.
+    EXPECT_EQ(prediction.timeline.schedule_hash, schedule_hash(schedule));
+    EXPECT_EQ(prediction.timeline.ops.size(),
+              schedule.ops.size() * static_cast<std::size_t>(prediction.timeline.steps));
+    const std::vector<double> periods = step_periods(schedule, prediction.timeline);
+    EXPECT_GE(periods.size(), 3u);
+    const double mean = std::accumulate(periods.begin(), periods.end(), 0.0) / static_cast<double>(periods.size());
+    EXPECT_NEAR(mean, step, 1e-9 * step);
+    // Compute is busy or stalled, and every stall has a cause.
+    const auto& causes = prediction.stalls.by_cause;
+    EXPECT_NEAR(std::accumulate(causes.begin(), causes.end(), 0.0), prediction.stalls.total_seconds, 1e-9 * step);
+    const std::vector<double> busy = lane_busy_seconds(schedule, prediction.timeline);
+    for (std::size_t lane = 0; lane < schedule.lanes.size(); ++lane) {
+      if (schedule.lanes[lane].kind == LaneKind::launch) continue;
+      EXPECT_NEAR(busy[lane], prediction.lane_busy_seconds[lane], 1e-9 * step) << schedule.lanes[lane].name;
+      if (static_cast<int>(lane) != schedule.ops[last_backward_op(schedule)].lane) continue;
+      EXPECT_NEAR(busy[lane] + prediction.stalls.total_seconds, step, 1e-9 * step);
+    }
+    double critical = 0;
+    for (const CriticalPart& part : prediction.critical) critical += part.seconds;
+    EXPECT_NEAR(critical, periods.back(), 1e-9 * step);
+  }
+}
+
+std::vector<std::string> preset_names() {
+  std::vector<std::string> names;
+  for (const PresetInfo& preset : presets()) names.push_back(preset.name);
+  return names;
+}
+
+std::string test_name(const testing::TestParamInfo<std::string>& info) {
+  std::string name = info.param;
+  for (char& c : name)
+    if (c == '-') c = '_';
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Presets, EveryPreset, testing::ValuesIn(preset_names()), test_name);
+
+TEST(Simulate, AFasterLinkNeverHurtsAndASlowOneDecides) {
+  const Schedule schedule = make_schedule(small::input(small::llama(), "penstock"));
+  Machine machine = small_machine();
+  const double before = simulate(schedule, machine).step_seconds;
+  machine.link.h2d.bytes_per_second = machine.link.d2h.bytes_per_second = 1e5;
+  machine.link.duplex_h2d_bytes_per_second = machine.link.duplex_d2h_bytes_per_second = 0;
+  const Prediction slow = simulate(schedule, machine);
+  EXPECT_GT(slow.step_seconds, 2 * before);
+  EXPECT_TRUE(slow.bounds.binding == "lane h2d" || slow.bounds.binding == "lane d2h") << slow.bounds.binding;
+}
+
+TEST(Simulate, WithoutATimelineTheStepIsTheSame) {
+  const Schedule schedule = make_schedule(small::input(small::llama(), "penstock"));
+  SimulateOptions quick;
+  quick.record_timeline = false;
+  const Prediction with = simulate(schedule, small_machine()), without = simulate(schedule, small_machine(), quick);
+  EXPECT_EQ(with.step_seconds, without.step_seconds);
+  EXPECT_TRUE(without.timeline.ops.empty());
+  EXPECT_EQ(with.lane_busy_seconds, without.lane_busy_seconds);
+}
+
+}  // namespace
+}  // namespace penstock::sim
