@@ -1,0 +1,156 @@
+// Resuming gives the bits of a run that was never interrupted; saving is whole or not at all.
+#include "exec/checkpoint/checkpoint.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "exec/checkpoint/safetensors.h"
+#include "shared/error.h"
+#include "tests/exec/runtime/small_run.h"
+#include "tests/shared/temporary_folder.h"
+
+namespace penstock::exec {
+namespace {
+
+std::string thrown(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+/// Three steps, a checkpoint, two more in a new run with `in_after`.
+RunBits interrupted(const PolicyInput& in, const PolicyInput& in_after, const std::filesystem::path& folder) {
+  RunBits bits;
+  {
+    SmallRun run(in);
+    run.training().load(*random_states(3));
+    run.training().run(run.options(3));
+    save_checkpoint(folder, {run.training().steps_done(), 7}, run.schedule(), run.model(), run.training().states());
+    bits = run.bits();
+  }
+  const Checkpoint checkpoint = open_checkpoint(folder, in_after.model);
+  EXPECT_EQ(checkpoint.info.step, 3);
+  EXPECT_EQ(checkpoint.info.seed, 7u);
+  SmallRun run(in_after);
+  run.training().load(*checkpoint.states, checkpoint.info.step);
+  run.training().run(run.options(2));
+  bits.losses.insert(bits.losses.end(), run.bits().losses.begin(), run.bits().losses.end());
+  bits.norms.insert(bits.norms.end(), run.bits().norms.begin(), run.bits().norms.end());
+  bits.states = run.training().states().fingerprint();
+  return bits;
+}
+
+TEST(Checkpoint, ResumingGivesTheBitsOfAnUninterruptedRun) {
+  for (const Model& model : {small::llama(), small::qwen2_tied(), small::qwen3()}) {
+    const TemporaryFolder folder;
+    const PolicyInput in = small::input(model, "penstock");
+    EXPECT_EQ(interrupted(in, in, folder.path() / "c"), run_bits(in, 5)) << model.config.name;
+  }
+}
+
+TEST(Checkpoint, ResumesUnderAnotherSchedule) {
+  const TemporaryFolder folder;
+  const PolicyInput in = small::input(small::qwen2_tied(), "penstock");
+  PolicyInput resident = small::input(small::qwen2_tied(), "resident");
+  resident.parameters.numerics = in.parameters.numerics;
+  EXPECT_EQ(interrupted(in, resident, folder.path() / "c"), run_bits(in, 5));
+}
+
+TEST(Checkpoint, ResumesEveryStateFormat) {
+  for (const StateFormat format : {StateFormat::planes, StateFormat::master_and_copy, StateFormat::bf16})
+    for (const ElementType moments : {ElementType::fp32, ElementType::bf16}) {
+      const TemporaryFolder folder;
+      PolicyInput in = small::input(small::llama(), "penstock");
+      in.parameters.numerics.states = format;
+      in.parameters.numerics.moments = moments;
+      EXPECT_EQ(interrupted(in, in, folder.path() / "c"), run_bits(in, 5))
+          << static_cast<int>(format) << static_cast<int>(moments);
+    }
+}
+
+TEST(Checkpoint, WeightsAreReadableUnderTheirPublishedNames) {
+  const TemporaryFolder folder;
+  const PolicyInput in = small::input(small::llama(), "penstock");
+  SmallRun run(in);
+  run.training().load(*random_states(3));
+  save_checkpoint(folder.path() / "c", {0, 7}, run.schedule(), run.model(), run.training().states());
+  const auto published = published_states(folder.path() / "c", run.model());
+  const ParameterTensor& tensor = run.model().layers[2].tensors.back();
+  std::vector<float> saved(4), fresh(4);
+  published->read(tensor, StatePart::master, 5, saved);
+  random_states(3)->read(tensor, StatePart::master, 5, fresh);
+  // bf16 has 8 bits of mantissa: within 2^-8 of the fp32 value, and not equal to all four.
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_NEAR(saved[i], fresh[i], std::abs(fresh[i]) / 256);
+  EXPECT_NE(saved, fresh);
+}
+
+TEST(Checkpoint, ANewOneReplacesTheOldOneAndLeavesNothingBeside) {
+  const TemporaryFolder folder;
+  const auto place = folder.path() / "c";
+  SmallRun run(small::input(small::llama(), "penstock"));
+  run.training().load(*random_states(3));
+  save_checkpoint(place, {1, 7}, run.schedule(), run.model(), run.training().states());
+  folder.write("c.partial/rest of a crash", "x");
+  save_checkpoint(place, {2, 7}, run.schedule(), run.model(), run.training().states());
+  EXPECT_EQ(open_checkpoint(place, run.model()).info.step, 2);
+  int entries = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path())) entries += entry.exists() ? 1 : 0;
+  EXPECT_EQ(entries, 1);
+}
+
+TEST(Checkpoint, NeverReplacesAFolderThatIsNoCheckpoint) {
+  const TemporaryFolder folder;
+  folder.write("thesis/chapter1.txt", "years of work");
+  EXPECT_NE(thrown([&] { check_save_target(folder.path() / "thesis"); }).find("is not a checkpoint"),
+            std::string::npos);
+  EXPECT_NE(thrown([&] { check_save_target(folder.path() / "no" / "such"); }).find("does not exist"),
+            std::string::npos);
+  EXPECT_EQ(thrown([&] { check_save_target(folder.path() / "new"); }), "");
+  EXPECT_EQ(thrown([&] { check_save_target(folder.path() / "new/"); }), "");
+}
+
+TEST(Checkpoint, RefusesAnotherModelAndAnotherFormat) {
+  const TemporaryFolder folder;
+  const auto place = folder.path() / "c";
+  SmallRun run(small::input(small::llama(), "penstock"));
+  run.training().load(*random_states(3));
+  save_checkpoint(place, {1, 7}, run.schedule(), run.model(), run.training().states());
+  EXPECT_NE(thrown([&] { open_checkpoint(place, small::qwen2_tied()); }).find("small-qwen2 has"), std::string::npos);
+  folder.write("c/run.json", R"({"format":"penstock-checkpoint/9"})");
+  EXPECT_NE(thrown([&] { open_checkpoint(place, run.model()); }).find("penstock-checkpoint/9"), std::string::npos);
+}
+
+TEST(States, PaddingIsZero) {
+  ModelConfig config = small::base("padded");
+  config.family = ModelFamily::qwen2;
+  config.qkv_bias = true;
+  config.head_dim = 18;  // biases of (4 + 2 x 2) x 18 = 144 elements: 48 of padding to the next multiple of 64
+  const Model model = make_model(config);
+  const Layer& layer = model.layers[1];
+  std::vector<float> flat(static_cast<std::size_t>(layer.state_elements), 7.0f);
+  read_flat(*random_states(3), layer, StatePart::master, 0, flat);
+  const auto bias = static_cast<std::size_t>(model.decoder.qkv_bias);
+  for (std::size_t i = 0; i < 192; ++i) EXPECT_EQ(flat[bias + i], 0.0f) << i;  // biases start at 0 as well
+  EXPECT_EQ(flat[static_cast<std::size_t>(model.decoder.input_norm)], 1.0f);
+}
+
+TEST(States, PiecesGiveWhatTheWholeGives) {
+  const Model model = small::llama();
+  const Layer& layer = model.layers[1];
+  std::vector<float> whole(1000), piece(100);
+  read_flat(*random_states(3), layer, StatePart::master, 0, whole);
+  read_flat(*random_states(3), layer, StatePart::master, 900, piece);
+  EXPECT_TRUE(std::equal(piece.begin(), piece.end(), whole.begin() + 900));
+}
+
+}  // namespace
+}  // namespace penstock::exec

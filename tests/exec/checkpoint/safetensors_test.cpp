@@ -1,0 +1,146 @@
+#include "exec/checkpoint/safetensors.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "shared/error.h"
+#include "tests/shared/temporary_folder.h"
+
+namespace penstock::exec {
+namespace {
+
+/// A file of the given header and data bytes.
+std::string file_text(const std::string& header, const std::string& data) {
+  std::string text(8, '\0');
+  const std::uint64_t length = header.size();
+  std::memcpy(text.data(), &length, 8);
+  return text + header + data;
+}
+
+std::string thrown(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+std::string open_error(const std::string& text) {
+  const TemporaryFolder folder;
+  const auto path = folder.write("x.safetensors", text);
+  return thrown([&] { SafetensorsFile file(path); });
+}
+
+TEST(Safetensors, WidensAllThreeTypes) {
+  const TemporaryFolder folder;
+  // bf16 1.5 = 0x3FC0; f16 -2 = 0xC000; f32 0.25 = 0x3E800000; little-endian.
+  const auto path = folder.write(
+      "x.safetensors",
+      file_text(
+          R"({"__metadata__":{"format":"pt"},"a":{"dtype":"BF16","shape":[1],"data_offsets":[0,2]},"b":{"dtype":"F16","shape":[1,1],"data_offsets":[2,4]},"c":{"dtype":"F32","shape":[1],"data_offsets":[4,8]},"d":{"dtype":"I64","shape":[1],"data_offsets":[0,8]}})",
+          std::string("\xC0\x3F\x00\xC0\x00\x00\x80\x3E", 8)));
+  const SafetensorsFile file(path);
+  float value = 0;
+  file.read("a", 1, 0, std::span(&value, 1));
+  EXPECT_EQ(value, 1.5f);
+  file.read("b", 1, 0, std::span(&value, 1));
+  EXPECT_EQ(value, -2.0f);
+  file.read("c", 1, 0, std::span(&value, 1));
+  EXPECT_EQ(value, 0.25f);
+  EXPECT_FALSE(file.has("d"));
+  EXPECT_NE(thrown([&] { file.read("a", 2, 0, std::span(&value, 1)); }).find("has 1 elements, the model needs 2"),
+            std::string::npos);
+}
+
+TEST(Safetensors, WidensEveryClassOfHalfPrecision) {
+  EXPECT_EQ(widen_f16(0x3C00), 1.0f);
+  EXPECT_EQ(widen_f16(0x7BFF), 65504.0f);                   // largest
+  EXPECT_EQ(widen_f16(0x0001), std::ldexp(1.0f, -24));      // smallest denormal
+  EXPECT_EQ(widen_f16(0x83FF), -std::ldexp(1023.0f, -24));  // largest denormal
+  EXPECT_EQ(widen_f16(0xFC00), -std::numeric_limits<float>::infinity());
+  EXPECT_TRUE(std::isnan(widen_f16(0x7E00)));
+  EXPECT_EQ(std::bit_cast<std::uint32_t>(widen_f16(0x8000)), 0x80000000u);
+}
+
+TEST(Safetensors, RefusesFilesThatLie) {
+  EXPECT_NE(open_error("abc").find("only 3 bytes"), std::string::npos);
+  EXPECT_NE(open_error(std::string("\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x7F{}", 10)).find("header would have"),
+            std::string::npos);
+  EXPECT_NE(open_error(file_text("{", "")).find("x.safetensors"), std::string::npos);
+  EXPECT_NE(open_error(file_text(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", ""))
+                .find("outside the 0 bytes"),
+            std::string::npos);
+  EXPECT_NE(open_error(file_text(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}})", "1234"))
+                .find("dtype and shape need 8"),
+            std::string::npos);
+  EXPECT_NE(
+      open_error(file_text(R"({"a":{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,4]}})", "1234"))
+          .find("shape"),
+      std::string::npos);
+  EXPECT_NE(
+      open_error(file_text(R"({"a":{"dtype":"F32","shape":[1000000000,1000000000],"data_offsets":[0,4]}})", "1234"))
+          .find("absurd"),
+      std::string::npos);
+  EXPECT_NE(open_error(file_text(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[-4,0]}})", "1234")).find("outside"),
+            std::string::npos);
+}
+
+TEST(Safetensors, WritesWhatItReads) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "x.safetensors";
+  const std::vector<float> a{1, 2, 3, 4};
+  const std::vector<std::uint16_t> b{0x3F80, 0x4000};
+  SafetensorsWriter writer(path, {{"a", StoredType::f32, {2, 2}}, {"b", StoredType::bf16, {2}}});
+  writer.append(std::as_bytes(std::span(a)));
+  writer.append(std::as_bytes(std::span(b)));
+  writer.close();
+  const SafetensorsFile file(path);
+  std::vector<float> out(2);
+  file.read("a", 4, 1, out);
+  EXPECT_EQ(out, (std::vector<float>{2, 3}));
+  file.read("b", 2, 0, out);
+  EXPECT_EQ(out, (std::vector<float>{1, 2}));
+}
+
+TEST(Safetensors, WriterRefusesTooFewAndTooManyBytes) {
+  const TemporaryFolder folder;
+  SafetensorsWriter writer(folder.path() / "x.safetensors", {{"a", StoredType::f32, {1}}});
+  EXPECT_THROW(writer.close(), std::logic_error);
+  EXPECT_THROW(writer.append(std::vector<std::byte>(5)), std::logic_error);
+}
+
+TEST(SafetensorsSet, FindsTensorsInTheShardsOfAnIndex) {
+  const TemporaryFolder folder;
+  const std::string one =
+      file_text(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", std::string("\0\0\x80\x3F", 4));
+  const std::string two =
+      file_text(R"({"b":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", std::string("\0\0\0\x40", 4));
+  folder.write("model-1.safetensors", one);
+  folder.write("model-2.safetensors", two);
+  folder.write("model.safetensors.index.json",
+               R"({"weight_map":{"a":"model-1.safetensors","b":"model-2.safetensors"}})");
+  const SafetensorsSet set(folder.path());
+  float value = 0;
+  set.read("b", 1, 0, std::span(&value, 1));
+  EXPECT_EQ(value, 2.0f);
+  EXPECT_NE(thrown([&] { set.read("c", 1, 0, std::span(&value, 1)); }).find("\"c\""), std::string::npos);
+}
+
+TEST(SafetensorsSet, AnIndexMustNotLeaveItsFolder) {
+  const TemporaryFolder folder;
+  const auto index = folder.write("model.safetensors.index.json", R"({"weight_map":{"a":"../secret.safetensors"}})");
+  EXPECT_NE(thrown([&] { SafetensorsSet set(index); }).find("beside the index"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace penstock::exec
