@@ -1,0 +1,64 @@
+// Causal grouped-query attention over packed q, k, v: two implementations behind this header, chosen by CMake.
+//   attention_cudnn.cpp   cuDNN's graph API; head dims that it does not take go to the plain kernels
+//   attention_without_cudnn.cpp   the plain kernels alone: any head dim and length, slow; also the oracle in tests
+//
+// Layouts (bf16 unless said): qkv and d_qkv [tokens, (heads + 2 kv_heads) head_dim], per token q heads, then k, then v;
+// context and d_context [tokens, heads head_dim]; lse fp32 [sequences, heads, length], natural log. Scale
+// 1/sqrt(head_dim).
+//
+// Not thread-safe: one object per launching thread. Plans are built at the first call of a shape (seconds) and kept.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "exec/cuda/stream.h"
+#include "shared/model/library_workspace.h"
+
+namespace penstock::exec {
+
+struct AttentionShape {
+  std::int64_t sequences = 0, length = 0, heads = 0, kv_heads = 0, head_dim = 0;
+
+  std::int64_t columns() const { return (heads + 2 * kv_heads) * head_dim; }
+  std::int64_t tokens() const { return sequences * length; }
+};
+
+struct AttentionBackward {
+  const std::uint16_t* qkv = nullptr;
+  const std::uint16_t* context = nullptr;
+  const float* lse = nullptr;
+  const std::uint16_t* d_context = nullptr;
+  std::uint16_t* d_qkv = nullptr;  // every element is written
+};
+
+struct LibraryWorkspace {
+  std::byte* data = nullptr;
+  std::int64_t bytes = 0;
+};
+
+class Attention {
+ public:
+  Attention();
+  ~Attention();
+  Attention(const Attention&) = delete;
+  Attention& operator=(const Attention&) = delete;
+
+  /// "cuDNN 9.19.0" or "plain".
+  static const char* name();
+
+  void forward(const AttentionShape& shape, const std::uint16_t* qkv, std::uint16_t* context, float* lse,
+               LibraryWorkspace workspace, Stream stream);
+
+  /// Runs piece by piece: sequences first, then groups of key-value heads (shared/model/library_workspace.h). Throws
+  /// DoesNotFit if the library wants more workspace than given.
+  void backward(const AttentionShape& shape, const AttentionBackward& tensors, const AttentionPiece& piece,
+                bool deterministic, LibraryWorkspace workspace, Stream stream);
+
+ private:
+  struct Plans;
+  std::unique_ptr<Plans> plans_;
+};
+
+}  // namespace penstock::exec

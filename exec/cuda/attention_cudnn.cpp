@@ -1,0 +1,212 @@
+#include "exec/cuda/attention.h"
+
+// The frontend's own JSON library would be a second nlohmann-json in the program; nothing here reads graphs as text.
+#define CUDNN_FRONTEND_SKIP_JSON_LIB
+#include <cudnn_frontend.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <string>
+#include <tuple>
+#include <unordered_map>
+
+#include "exec/cuda/attention_plain.h"
+#include "exec/cuda/error.h"
+#include "shared/error.h"
+
+namespace penstock::exec {
+namespace {
+
+namespace fe = cudnn_frontend;
+
+void check_cudnn(cudnnStatus_t status, const char* call, int line) {
+  if (status != CUDNN_STATUS_SUCCESS)
+    throw_library_error("cuDNN", static_cast<int>(status), cudnnGetErrorString(status), call, __FILE__, line);
+}
+#define PENSTOCK_CUDNN(call) check_cudnn((call), #call, __LINE__)
+
+void check_graph(fe::error_t error, const char* what, int line) {
+  if (error.is_bad())
+    throw_library_error("cuDNN", static_cast<int>(error.get_code()), error.get_message().c_str(), what, __FILE__, line);
+}
+
+/// One call's part of the whole: `heads` and `kv_heads` of one call, strides from the whole.
+struct Call {
+  std::int64_t sequences, heads, kv_heads;
+};
+
+enum Tensor : std::int64_t { kQ = 1, kK, kV, kO, kStats, kDO, kDQ, kDK, kDV };
+
+struct Plan {
+  fe::graph::Graph graph;
+  std::int64_t workspace = 0;
+};
+
+class GraphBuilder {
+ public:
+  GraphBuilder(fe::graph::Graph& graph, const AttentionShape& whole, const Call& call)
+      : graph_(graph), whole_(whole), call_(call) {
+    graph_.set_io_data_type(fe::DataType_t::BFLOAT16)
+        .set_intermediate_data_type(fe::DataType_t::FLOAT)
+        .set_compute_data_type(fe::DataType_t::FLOAT);
+  }
+
+  using Handle = std::shared_ptr<fe::graph::Tensor_attributes>;
+
+  Handle input(Tensor uid) { return shape(graph_.tensor(fe::graph::Tensor_attributes()), uid); }
+  void output(const Handle& tensor, Tensor uid) { shape(tensor, uid)->set_output(true); }
+  float scale() const { return static_cast<float>(1.0 / std::sqrt(static_cast<double>(whole_.head_dim))); }
+
+ private:
+  Handle shape(const Handle& tensor, Tensor uid) const {
+    const std::int64_t d = whole_.head_dim;
+    const bool keys = uid == kK || uid == kV || uid == kDK || uid == kDV;
+    const bool packed = keys || uid == kQ || uid == kDQ;
+    const std::int64_t heads = keys ? call_.kv_heads : call_.heads;
+    tensor->set_uid(uid);
+    if (uid == kStats) {
+      tensor->set_data_type(fe::DataType_t::FLOAT);
+      tensor->set_dim({call_.sequences, heads, whole_.length, 1});
+      tensor->set_stride({whole_.heads * whole_.length, whole_.length, 1, 1});
+    } else {
+      const std::int64_t row = packed ? whole_.columns() : whole_.heads * d;
+      tensor->set_data_type(fe::DataType_t::BFLOAT16);
+      tensor->set_dim({call_.sequences, heads, whole_.length, d});
+      tensor->set_stride({whole_.length * row, d, row, 1});
+    }
+    return tensor;
+  }
+
+  fe::graph::Graph& graph_;
+  AttentionShape whole_;
+  Call call_;
+};
+
+void finish_plan(Plan& plan, cudnnHandle_t handle, const char* what) {
+  check_graph(plan.graph.build(handle, {fe::HeurMode_t::A}), what, __LINE__);
+  check_graph(plan.graph.get_workspace_size(plan.workspace), what, __LINE__);
+}
+
+std::unique_ptr<Plan> forward_plan(const AttentionShape& whole, const Call& call, cudnnHandle_t handle) {
+  auto plan = std::make_unique<Plan>();
+  GraphBuilder builder(plan->graph, whole, call);
+  auto options =
+      fe::graph::SDPA_attributes().set_name("attention").set_generate_stats(true).set_attn_scale(builder.scale());
+  options.set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT).set_diagonal_band_right_bound(0);
+  options.set_implementation(fe::AttentionImplementation_t::COMPOSITE);
+  const auto outputs = plan->graph.sdpa(builder.input(kQ), builder.input(kK), builder.input(kV), options);
+  builder.output(outputs[0], kO);
+  builder.output(outputs[1], kStats);
+  finish_plan(*plan, handle, "attention forward graph");
+  return plan;
+}
+
+std::unique_ptr<Plan> backward_plan(const AttentionShape& whole, const Call& call, bool deterministic,
+                                    cudnnHandle_t handle) {
+  auto plan = std::make_unique<Plan>();
+  GraphBuilder builder(plan->graph, whole, call);
+  auto options = fe::graph::SDPA_backward_attributes().set_name("attention backward").set_attn_scale(builder.scale());
+  options.set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT).set_diagonal_band_right_bound(0);
+  options.set_deterministic_algorithm(deterministic);
+  const auto q = builder.input(kQ), k = builder.input(kK), v = builder.input(kV), o = builder.input(kO);
+  const auto d_o = builder.input(kDO), stats = builder.input(kStats);
+  const auto gradients = plan->graph.sdpa_backward(q, k, v, o, d_o, stats, options);
+  builder.output(gradients[0], kDQ);
+  builder.output(gradients[1], kDK);
+  builder.output(gradients[2], kDV);
+  finish_plan(*plan, handle, "attention backward graph");
+  return plan;
+}
+
+bool supported(const AttentionShape& shape) { return shape.head_dim % 8 == 0 && shape.head_dim <= 128; }
+
+}  // namespace
+
+struct Attention::Plans {
+  // sequences, length, heads and kv heads of the call, heads and kv heads of the whole, head dim, 0 forward 1 backward
+  // 2 deterministic
+  using Key =
+      std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t, int>;
+
+  cudnnHandle_t handle = nullptr;
+  std::map<Key, std::unique_ptr<Plan>> plans;
+
+  ~Plans() {
+    plans.clear();
+    if (handle) cudnnDestroy(handle);
+  }
+
+  Plan& find(const AttentionShape& whole, const Call& call, int kind) {
+    const Key key{call.sequences, whole.length,   call.heads,     call.kv_heads,
+                  whole.heads,    whole.kv_heads, whole.head_dim, kind};
+    auto& plan = plans[key];
+    if (!plan) plan = kind == 0 ? forward_plan(whole, call, handle) : backward_plan(whole, call, kind == 2, handle);
+    return *plan;
+  }
+
+  void execute(Plan& plan, std::unordered_map<std::int64_t, void*>& pointers, LibraryWorkspace workspace,
+               Stream stream) {
+    if (plan.workspace > workspace.bytes)
+      throw DoesNotFit("attention: cuDNN wants a workspace of " + std::to_string(plan.workspace) +
+                       " bytes, the schedule gives " + std::to_string(workspace.bytes) +
+                       "; make the schedule again with library_workspace_bytes of this model and length");
+    PENSTOCK_CUDNN(cudnnSetStream(handle, stream));
+    check_graph(plan.graph.execute(handle, pointers, workspace.data), "attention", __LINE__);
+  }
+};
+
+Attention::Attention() : plans_(std::make_unique<Plans>()) { PENSTOCK_CUDNN(cudnnCreate(&plans_->handle)); }
+Attention::~Attention() = default;
+
+const char* Attention::name() {
+  static const std::string text = [] {
+    const std::size_t version = cudnnGetVersion();
+    return "cuDNN " + std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
+           std::to_string(version % 100);
+  }();
+  return text.c_str();
+}
+
+void Attention::forward(const AttentionShape& shape, const std::uint16_t* qkv, std::uint16_t* context, float* lse,
+                        LibraryWorkspace workspace, Stream stream) {
+  if (!supported(shape)) return plain_attention_forward(shape, qkv, context, lse, stream);
+  const std::int64_t d = shape.head_dim;
+  auto* packed = const_cast<std::uint16_t*>(qkv);  // the graph's map of pointers knows no const
+  std::unordered_map<std::int64_t, void*> pointers{{kQ, packed},
+                                                   {kK, packed + shape.heads * d},
+                                                   {kV, packed + (shape.heads + shape.kv_heads) * d},
+                                                   {kO, context},
+                                                   {kStats, lse}};
+  plans_->execute(plans_->find(shape, {shape.sequences, shape.heads, shape.kv_heads}, 0), pointers, workspace, stream);
+}
+
+void Attention::backward(const AttentionShape& shape, const AttentionBackward& tensors, const AttentionPiece& piece,
+                         bool deterministic, LibraryWorkspace workspace, Stream stream) {
+  if (!supported(shape)) return plain_attention_backward(shape, tensors, stream);
+  const std::int64_t d = shape.head_dim, length = shape.length, ratio = shape.heads / shape.kv_heads;
+  for (std::int64_t s = 0; s < shape.sequences; s += piece.sequences)
+    for (std::int64_t g = 0; g < shape.kv_heads; g += piece.kv_groups) {
+      const std::int64_t groups = std::min(piece.kv_groups, shape.kv_heads - g);
+      const Call call{std::min(piece.sequences, shape.sequences - s), groups * ratio, groups};
+      const std::int64_t row = s * length;
+      const std::int64_t q = row * shape.columns() + g * ratio * d;
+      const std::int64_t k = row * shape.columns() + (shape.heads + g) * d;
+      const std::int64_t v = k + shape.kv_heads * d;
+      const std::int64_t o = row * shape.heads * d + g * ratio * d;
+      auto* packed = const_cast<std::uint16_t*>(tensors.qkv);
+      std::unordered_map<std::int64_t, void*> pointers{
+          {kQ, packed + q},
+          {kK, packed + k},
+          {kV, packed + v},
+          {kO, const_cast<std::uint16_t*>(tensors.context) + o},
+          {kDO, const_cast<std::uint16_t*>(tensors.d_context) + o},
+          {kStats, const_cast<float*>(tensors.lse) + (s * shape.heads + g * ratio) * length},
+          {kDQ, tensors.d_qkv + q},
+          {kDK, tensors.d_qkv + k},
+          {kDV, tensors.d_qkv + v}};
+      plans_->execute(plans_->find(shape, call, deterministic ? 2 : 1), pointers, workspace, stream);
+    }
+}
+
+}  // namespace penstock::exec

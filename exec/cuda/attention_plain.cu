@@ -1,0 +1,219 @@
+#include <cuda_runtime.h>
+
+#include <cmath>
+
+#include "exec/cuda/attention_plain.h"
+#include "exec/cuda/error.h"
+#include "exec/cuda/vectors.cuh"
+
+namespace penstock::exec {
+namespace {
+
+constexpr int kThreads = 128;  // also the tile: keys (or queries) that a block looks at in one turn
+
+struct Shape {
+  int sequences, length, heads, kv_heads, dim;
+  float scale;
+
+  __device__ std::int64_t columns() const { return static_cast<std::int64_t>(heads + 2 * kv_heads) * dim; }
+  __device__ std::int64_t packed(int sequence, int position, int head) const {
+    return (static_cast<std::int64_t>(sequence) * length + position) * columns() +
+           static_cast<std::int64_t>(head) * dim;
+  }
+  __device__ std::int64_t context(int sequence, int position, int head) const {
+    return ((static_cast<std::int64_t>(sequence) * length + position) * heads + head) * dim;
+  }
+  __device__ std::int64_t row(int sequence, int head, int position) const {
+    return (static_cast<std::int64_t>(sequence) * heads + head) * length + position;
+  }
+};
+
+__device__ float dot(const float* a, const std::uint16_t* b, int dim) {
+  float sum = 0;
+  for (int c = 0; c < dim; ++c) sum = fmaf(a[c], widen(b[c]), sum);
+  return sum;
+}
+
+__device__ float dot(const std::uint16_t* a, const std::uint16_t* b, int dim) {
+  float sum = 0;
+  for (int c = 0; c < dim; ++c) sum = fmaf(widen(a[c]), widen(b[c]), sum);
+  return sum;
+}
+
+__device__ float block_max(float value, float* scratch) {
+  for (int step = 16; step > 0; step /= 2) value = fmaxf(value, __shfl_xor_sync(0xFFFFFFFFu, value, step));
+  if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = value;
+  __syncthreads();
+  value = scratch[0];
+  for (int i = 1; i < kThreads / 32; ++i) value = fmaxf(value, scratch[i]);
+  __syncthreads();
+  return value;
+}
+
+__device__ float ordered_sum(const float* values, int count) {
+  float sum = 0;
+  for (int i = 0; i < count; ++i) sum += values[i];
+  return sum;
+}
+
+/// One block per query row. Shared: q [dim], accumulated context [dim], weights of a tile [kThreads].
+__global__ void forward_kernel(Shape shape, const std::uint16_t* qkv, std::uint16_t* context, float* lse) {
+  extern __shared__ float shared[];
+  float* q = shared;
+  float* sum = q + shape.dim;
+  float* weight = sum + shape.dim;
+  __shared__ float scratch[32];
+  const int query = static_cast<int>(blockIdx.x), head = static_cast<int>(blockIdx.y),
+            sequence = static_cast<int>(blockIdx.z);
+  const int key_head = shape.heads + head / (shape.heads / shape.kv_heads);
+  const int thread = static_cast<int>(threadIdx.x);
+  for (int c = thread; c < shape.dim; c += kThreads) {
+    q[c] = widen(qkv[shape.packed(sequence, query, head) + c]);
+    sum[c] = 0;
+  }
+  __syncthreads();
+  float largest = -INFINITY, denominator = 0;
+  for (int base = 0; base <= query; base += kThreads) {
+    const int key = base + thread, count = min(kThreads, query + 1 - base);
+    const float score =
+        key <= query ? dot(q, qkv + shape.packed(sequence, key, key_head), shape.dim) * shape.scale : -INFINITY;
+    const float next = fmaxf(largest, block_max(score, scratch));
+    weight[thread] = key <= query ? expf(score - next) : 0.0f;
+    __syncthreads();
+    const float shrink = expf(largest - next);
+    denominator = denominator * shrink + ordered_sum(weight, count);
+    largest = next;
+    for (int c = thread; c < shape.dim; c += kThreads) {
+      float part = 0;
+      for (int j = 0; j < count; ++j)
+        part = fmaf(weight[j], widen(qkv[shape.packed(sequence, base + j, key_head + shape.kv_heads) + c]), part);
+      sum[c] = sum[c] * shrink + part;
+    }
+    __syncthreads();
+  }
+  for (int c = thread; c < shape.dim; c += kThreads)
+    context[shape.context(sequence, query, head) + c] = narrow(sum[c] / denominator);
+  if (thread == 0) lse[shape.row(sequence, head, query)] = largest + logf(denominator);
+}
+
+/// One block per query row. Shared: q, d_context, accumulated d_q [dim each], score gradients of a tile [kThreads].
+__global__ void query_gradient_kernel(Shape shape, AttentionBackward t) {
+  extern __shared__ float shared[];
+  float* q = shared;
+  float* d_context = q + shape.dim;
+  float* sum = d_context + shape.dim;
+  float* d_score = sum + shape.dim;
+  const int query = static_cast<int>(blockIdx.x), head = static_cast<int>(blockIdx.y),
+            sequence = static_cast<int>(blockIdx.z);
+  const int key_head = shape.heads + head / (shape.heads / shape.kv_heads);
+  const int thread = static_cast<int>(threadIdx.x);
+  const std::int64_t at = shape.context(sequence, query, head);
+  for (int c = thread; c < shape.dim; c += kThreads) {
+    q[c] = widen(t.qkv[shape.packed(sequence, query, head) + c]);
+    d_context[c] = widen(t.d_context[at + c]);
+    sum[c] = 0;
+  }
+  __syncthreads();
+  const float delta = dot(d_context, t.context + at, shape.dim);
+  const float lse = t.lse[shape.row(sequence, head, query)];
+  for (int base = 0; base <= query; base += kThreads) {
+    const int key = base + thread, count = min(kThreads, query + 1 - base);
+    float value = 0;
+    if (key <= query) {
+      const float score = dot(q, t.qkv + shape.packed(sequence, key, key_head), shape.dim) * shape.scale;
+      const float d_weight = dot(d_context, t.qkv + shape.packed(sequence, key, key_head + shape.kv_heads), shape.dim);
+      value = expf(score - lse) * (d_weight - delta) * shape.scale;
+    }
+    d_score[thread] = value;
+    __syncthreads();
+    for (int c = thread; c < shape.dim; c += kThreads) {
+      float part = 0;
+      for (int j = 0; j < count; ++j)
+        part = fmaf(d_score[j], widen(t.qkv[shape.packed(sequence, base + j, key_head) + c]), part);
+      sum[c] += part;
+    }
+    __syncthreads();
+  }
+  for (int c = thread; c < shape.dim; c += kThreads) t.d_qkv[shape.packed(sequence, query, head) + c] = narrow(sum[c]);
+}
+
+/// One block per key row, over all query heads of its group. Shared: k, v, d_k, d_v [dim each], weights and score
+/// gradients of a tile [kThreads each].
+__global__ void key_gradient_kernel(Shape shape, AttentionBackward t) {
+  extern __shared__ float shared[];
+  float* k = shared;
+  float* v = k + shape.dim;
+  float* d_k = v + shape.dim;
+  float* d_v = d_k + shape.dim;
+  float* weight = d_v + shape.dim;
+  float* d_score = weight + kThreads;
+  const int key = static_cast<int>(blockIdx.x), group = static_cast<int>(blockIdx.y),
+            sequence = static_cast<int>(blockIdx.z);
+  const int ratio = shape.heads / shape.kv_heads, key_head = shape.heads + group;
+  const int thread = static_cast<int>(threadIdx.x);
+  for (int c = thread; c < shape.dim; c += kThreads) {
+    k[c] = widen(t.qkv[shape.packed(sequence, key, key_head) + c]);
+    v[c] = widen(t.qkv[shape.packed(sequence, key, key_head + shape.kv_heads) + c]);
+    d_k[c] = d_v[c] = 0;
+  }
+  __syncthreads();
+  for (int head = group * ratio; head < (group + 1) * ratio; ++head)
+    for (int base = key; base < shape.length; base += kThreads) {
+      const int query = base + thread, count = min(kThreads, shape.length - base);
+      float w = 0, d = 0;
+      if (query < shape.length) {
+        const std::uint16_t* d_context = t.d_context + shape.context(sequence, query, head);
+        const float score = dot(k, t.qkv + shape.packed(sequence, query, head), shape.dim) * shape.scale;
+        const float delta = dot(d_context, t.context + shape.context(sequence, query, head), shape.dim);
+        w = expf(score - t.lse[shape.row(sequence, head, query)]);
+        d = w * (dot(v, d_context, shape.dim) - delta) * shape.scale;
+      }
+      weight[thread] = w;
+      d_score[thread] = d;
+      __syncthreads();
+      for (int c = thread; c < shape.dim; c += kThreads) {
+        float k_part = 0, v_part = 0;
+        for (int i = 0; i < count; ++i) {
+          k_part = fmaf(d_score[i], widen(t.qkv[shape.packed(sequence, base + i, head) + c]), k_part);
+          v_part = fmaf(weight[i], widen(t.d_context[shape.context(sequence, base + i, head) + c]), v_part);
+        }
+        d_k[c] += k_part;
+        d_v[c] += v_part;
+      }
+      __syncthreads();
+    }
+  for (int c = thread; c < shape.dim; c += kThreads) {
+    t.d_qkv[shape.packed(sequence, key, key_head) + c] = narrow(d_k[c]);
+    t.d_qkv[shape.packed(sequence, key, key_head + shape.kv_heads) + c] = narrow(d_v[c]);
+  }
+}
+
+Shape device_shape(const AttentionShape& shape) {
+  return {static_cast<int>(shape.sequences), static_cast<int>(shape.length),
+          static_cast<int>(shape.heads),     static_cast<int>(shape.kv_heads),
+          static_cast<int>(shape.head_dim),  static_cast<float>(1.0 / std::sqrt(static_cast<double>(shape.head_dim)))};
+}
+
+dim3 grid(const AttentionShape& shape, std::int64_t heads) {
+  return {static_cast<unsigned>(shape.length), static_cast<unsigned>(heads), static_cast<unsigned>(shape.sequences)};
+}
+
+}  // namespace
+
+void plain_attention_forward(const AttentionShape& shape, const std::uint16_t* qkv, std::uint16_t* context, float* lse,
+                             Stream stream) {
+  const std::size_t shared = (2 * shape.head_dim + kThreads) * sizeof(float);
+  forward_kernel<<<grid(shape, shape.heads), kThreads, shared, stream>>>(device_shape(shape), qkv, context, lse);
+  PENSTOCK_CUDA_LAUNCH("plain attention forward");
+}
+
+void plain_attention_backward(const AttentionShape& shape, const AttentionBackward& tensors, Stream stream) {
+  const std::size_t query_shared = (3 * shape.head_dim + kThreads) * sizeof(float);
+  query_gradient_kernel<<<grid(shape, shape.heads), kThreads, query_shared, stream>>>(device_shape(shape), tensors);
+  PENSTOCK_CUDA_LAUNCH("plain attention query gradient");
+  const std::size_t key_shared = (4 * shape.head_dim + 2 * kThreads) * sizeof(float);
+  key_gradient_kernel<<<grid(shape, shape.kv_heads), kThreads, key_shared, stream>>>(device_shape(shape), tensors);
+  PENSTOCK_CUDA_LAUNCH("plain attention key gradient");
+}
+
+}  // namespace penstock::exec

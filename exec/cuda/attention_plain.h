@@ -1,0 +1,13 @@
+// Attention in plain CUDA, all sums in fp32 and in a fixed order: slow, right for any head dim and length. What runs
+// where cuDNN is missing or does not take the shape, and what tests hold cuDNN against.
+#pragma once
+
+#include "exec/cuda/attention.h"
+
+namespace penstock::exec {
+
+void plain_attention_forward(const AttentionShape& shape, const std::uint16_t* qkv, std::uint16_t* context, float* lse,
+                             Stream stream);
+void plain_attention_backward(const AttentionShape& shape, const AttentionBackward& tensors, Stream stream);
+
+}  // namespace penstock::exec

@@ -1,0 +1,226 @@
+#include "exec/cuda/decoder.h"
+
+#include <algorithm>
+#include <string>
+
+#include "exec/host/rotary.h"
+#include "shared/error.h"
+#include "shared/model/library_workspace.h"
+
+namespace penstock::exec {
+namespace {
+
+/// One decoder op: shapes, places, and the steps that the passes are made of.
+class DecoderOp {
+ public:
+  DecoderOp(Libraries& libraries, const TemplateBinding& binding, Stream stream)
+      : libraries_(libraries),
+        op_(binding),
+        model_(*binding.model),
+        offsets_(model_.decoder),
+        regions_(binding),
+        library_(regions_.library()),
+        stream_(stream),
+        rotary_(make_rotary(model_, binding.batch)),
+        tokens_(binding.batch.tokens()),
+        hidden_(model_.config.hidden),
+        intermediate_(model_.config.intermediate),
+        chunk_rows_(regions_.workspace_bytes(Activation::product) / (2 * intermediate_)),
+        epsilon_(static_cast<float>(model_.config.rms_epsilon)) {
+    rotary_.q_norm = weights(offsets_.q_norm);
+    rotary_.k_norm = weights(offsets_.k_norm);
+  }
+
+  void forward();
+  void backward();
+
+ private:
+  const std::uint16_t* weights(std::int64_t offset) const { return offset < 0 ? nullptr : op_.weights + offset; }
+  GradientTarget gradient(std::int64_t offset) const { return gradient_at(op_, offset); }
+  std::uint16_t* at(Activation activation) const { return regions_.bf16(activation); }
+  std::uint16_t* qk_raw() const { return model_.config.qk_norm ? at(Activation::qk_raw) : nullptr; }
+  /// Rows of one chunk only, unless gate_up is saved whole.
+  std::uint16_t* gate_up(std::int64_t begin) const {
+    return at(Activation::gate_up) + (regions_.in_workspace(Activation::gate_up) ? 0 : begin * 2 * intermediate_);
+  }
+  AttentionShape attention_shape() const {
+    const ModelConfig& config = model_.config;
+    return {op_.batch.sequences, op_.batch.sequence_length, config.heads, config.kv_heads, config.head_dim};
+  }
+  /// Forward makes everything; a recompute makes what was not kept.
+  bool makes(Activation activation) const { return op_.pass == Pass::forward || regions_.in_recomputed(activation); }
+
+  void norm(const std::uint16_t* x, std::int64_t weight_offset);
+  void make_qkv();
+  void make_middle();
+  void make_mlp();
+  void make_gate_up(std::int64_t begin, std::int64_t rows);
+  void backward_mlp();
+  void backward_attention();
+  void backward_qkv();
+
+  Libraries& libraries_;
+  const TemplateBinding& op_;
+  const Model& model_;
+  const DecoderOffsets& offsets_;
+  const BoundRegions regions_;
+  const LibraryWorkspace library_;
+  const Stream stream_;
+  Rotary rotary_;
+  const std::int64_t tokens_, hidden_, intermediate_, chunk_rows_;
+  const float epsilon_;
+};
+
+void DecoderOp::forward() {
+  if (makes(Activation::qkv)) make_qkv();
+  if (makes(Activation::attention))
+    libraries_.attention.forward(attention_shape(), at(Activation::qkv), at(Activation::attention),
+                                 regions_.fp32(Activation::lse), library_, stream_);
+  if (makes(Activation::middle)) make_middle();
+  make_mlp();
+}
+
+void DecoderOp::norm(const std::uint16_t* x, std::int64_t weight_offset) {
+  rms_norm_forward(x, weights(weight_offset), at(Activation::normed), tokens_, hidden_, epsilon_, stream_);
+}
+
+void DecoderOp::make_qkv() {
+  norm(op_.input, offsets_.input_norm);
+  libraries_.matmul.forward(at(Activation::normed), weights(offsets_.qkv), weights(offsets_.qkv_bias), nullptr,
+                            at(Activation::qkv), tokens_, model_.qkv_columns(), hidden_, library_, stream_);
+  rotary_forward(rotary_, at(Activation::qkv), qk_raw(), stream_);
+}
+
+void DecoderOp::make_middle() {
+  libraries_.matmul.forward(at(Activation::attention), weights(offsets_.attention_output), nullptr, op_.input,
+                            at(Activation::middle), tokens_, hidden_, model_.query_columns(), library_, stream_);
+}
+
+void DecoderOp::make_gate_up(std::int64_t begin, std::int64_t rows) {
+  libraries_.matmul.forward(at(Activation::normed) + begin * hidden_, weights(offsets_.gate_up), nullptr, nullptr,
+                            gate_up(begin), rows, 2 * intermediate_, hidden_, library_, stream_);
+}
+
+void DecoderOp::make_mlp() {
+  const bool output = op_.output != nullptr;
+  const bool makes_gate_up = makes(Activation::gate_up) || (output && regions_.in_workspace(Activation::gate_up));
+  if (!makes_gate_up && !output) return;
+  if (makes_gate_up) norm(at(Activation::middle), offsets_.middle_norm);
+  for (std::int64_t begin = 0; begin < tokens_; begin += chunk_rows_) {
+    const std::int64_t rows = std::min(chunk_rows_, tokens_ - begin);
+    if (makes_gate_up) make_gate_up(begin, rows);
+    if (!output) continue;
+    swiglu_forward(gate_up(begin), at(Activation::product), rows, intermediate_, stream_);
+    libraries_.matmul.forward(at(Activation::product), weights(offsets_.down), nullptr,
+                              at(Activation::middle) + begin * hidden_, op_.output + begin * hidden_, rows, hidden_,
+                              intermediate_, library_, stream_);
+  }
+}
+
+void DecoderOp::backward() {
+  clear_gradient_padding(op_, stream_);
+  backward_mlp();
+  backward_attention();
+  backward_qkv();
+}
+
+/// output_gradient -> d_middle, with the gradients of down, gate_up and the middle norm.
+void DecoderOp::backward_mlp() {
+  Matmul& matmul = libraries_.matmul;
+  norm(at(Activation::middle), offsets_.middle_norm);
+  GradientTarget d_down = gradient(offsets_.down), d_gate_up_weights = gradient(offsets_.gate_up);
+  std::uint16_t* const product = at(Activation::product);
+  std::uint16_t* const d_gate_up = at(Activation::d_gate_up);
+  for (std::int64_t begin = 0; begin < tokens_; begin += chunk_rows_) {
+    const std::int64_t rows = std::min(chunk_rows_, tokens_ - begin);
+    const std::uint16_t* const d_output = op_.output_gradient + begin * hidden_;
+    if (regions_.in_workspace(Activation::gate_up)) make_gate_up(begin, rows);
+    matmul.input_gradient(d_output, weights(offsets_.down), at(Activation::d_product), rows, hidden_, intermediate_,
+                          library_, stream_);
+    swiglu_backward(gate_up(begin), at(Activation::d_product), product, d_gate_up, rows, intermediate_, stream_);
+    matmul.weight_gradient(d_output, product, d_down, rows, hidden_, intermediate_, library_, stream_);
+    matmul.weight_gradient(d_gate_up, at(Activation::normed) + begin * hidden_, d_gate_up_weights, rows,
+                           2 * intermediate_, hidden_, library_, stream_);
+    matmul.input_gradient(d_gate_up, weights(offsets_.gate_up), at(Activation::d_normed) + begin * hidden_, rows,
+                          2 * intermediate_, hidden_, library_, stream_);
+    d_down.accumulates = d_gate_up_weights.accumulates = true;
+  }
+  rms_norm_backward(at(Activation::middle), weights(offsets_.middle_norm), at(Activation::d_normed),
+                    op_.output_gradient, at(Activation::d_middle), gradient(offsets_.middle_norm),
+                    regions_.fp32(Activation::reduction), tokens_, hidden_, epsilon_, stream_);
+}
+
+/// d_middle -> d_qkv of the projection's output.
+void DecoderOp::backward_attention() {
+  Matmul& matmul = libraries_.matmul;
+  const std::int64_t columns = model_.query_columns();
+  matmul.weight_gradient(at(Activation::d_middle), at(Activation::attention), gradient(offsets_.attention_output),
+                         tokens_, hidden_, columns, library_, stream_);
+  matmul.input_gradient(at(Activation::d_middle), weights(offsets_.attention_output), at(Activation::d_attention),
+                        tokens_, hidden_, columns, library_, stream_);
+  const AttentionBackward tensors{at(Activation::qkv), at(Activation::attention), regions_.fp32(Activation::lse),
+                                  at(Activation::d_attention), at(Activation::d_qkv)};
+  const bool deterministic = libraries_.deterministic_attention;
+  libraries_.attention.backward(attention_shape(), tensors, attention_backward_piece(model_, op_.batch, deterministic),
+                                deterministic, library_, stream_);
+  GradientTarget d_q_norm, d_k_norm;
+  if (model_.config.qk_norm) {
+    d_q_norm = gradient(offsets_.q_norm);
+    d_k_norm = gradient(offsets_.k_norm);
+  }
+  rotary_backward(rotary_, at(Activation::d_qkv), qk_raw(), d_q_norm, d_k_norm, regions_.fp32(Activation::reduction),
+                  stream_);
+}
+
+/// d_qkv -> input_gradient, with the gradients of qkv, its bias and the input norm.
+void DecoderOp::backward_qkv() {
+  Matmul& matmul = libraries_.matmul;
+  const std::int64_t columns = model_.qkv_columns();
+  float* const partials = regions_.fp32(Activation::reduction);
+  if (offsets_.qkv_bias >= 0)
+    column_sum(at(Activation::d_qkv), tokens_, columns, gradient(offsets_.qkv_bias), partials, stream_);
+  norm(op_.input, offsets_.input_norm);
+  matmul.weight_gradient(at(Activation::d_qkv), at(Activation::normed), gradient(offsets_.qkv), tokens_, columns,
+                         hidden_, library_, stream_);
+  matmul.input_gradient(at(Activation::d_qkv), weights(offsets_.qkv), at(Activation::d_normed), tokens_, columns,
+                        hidden_, library_, stream_);
+  rms_norm_backward(op_.input, weights(offsets_.input_norm), at(Activation::d_normed), at(Activation::d_middle),
+                    op_.input_gradient, gradient(offsets_.input_norm), partials, tokens_, hidden_, epsilon_, stream_);
+}
+
+}  // namespace
+
+Rotary make_rotary(const Model& model, BatchShape batch) {
+  const ModelConfig& config = model.config;
+  const std::vector<double> frequencies = rotary_frequencies(config);
+  if (frequencies.size() > kMostRotaryPairs)
+    throw InputError("rotary embedding: head_dim " + std::to_string(config.head_dim) +
+                     " is more than the GPU kernels take (" + std::to_string(2 * kMostRotaryPairs) + ")");
+  Rotary rotary;
+  rotary.tokens = batch.tokens();
+  rotary.length = batch.sequence_length;
+  rotary.heads = config.heads;
+  rotary.kv_heads = config.kv_heads;
+  rotary.head_dim = config.head_dim;
+  rotary.epsilon = static_cast<float>(config.rms_epsilon);
+  std::copy(frequencies.begin(), frequencies.end(), rotary.frequencies);
+  return rotary;
+}
+
+void decoder_forward_cuda(Libraries& libraries, const TemplateBinding& binding, Stream stream) {
+  require_operand(binding.weights, "weights");
+  require_operand(binding.input, "input");
+  if (binding.pass == Pass::forward) require_operand(binding.output, "output");
+  DecoderOp(libraries, binding, stream).forward();
+}
+
+void decoder_backward_cuda(Libraries& libraries, const TemplateBinding& binding, Stream stream) {
+  require_operand(binding.weights, "weights");
+  require_operand(binding.input, "input");
+  require_operand(binding.output_gradient, "output gradient");
+  require_operand(binding.input_gradient, "input gradient");
+  require_operand(binding.gradient, "gradient");
+  DecoderOp(libraries, binding, stream).backward();
+}
+
+}  // namespace penstock::exec
