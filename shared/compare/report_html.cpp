@@ -6,6 +6,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "shared/compare/memory_curve.h"
 #include "shared/compare/table.h"
 #include "shared/ir/memory.h"
 #include "shared/ir/schedule_json.h"
@@ -18,7 +19,8 @@ namespace {
 using nlohmann::json;
 
 constexpr int kPeriodsDrawn = 3;
-constexpr std::size_t kOpsDrawn = 150'000;  // per timeline; beyond it one period is drawn
+constexpr std::size_t kMemoryPointsDrawn = 3000;  // per tier and timeline
+constexpr std::size_t kOpsDrawn = 150'000;        // per timeline; beyond it one period is drawn
 
 constexpr const char* kStyle = R"(<style>
 :root { --ink:#1d1d1b; --soft:#6b6a66; --line:#dddcd6; --page:#fbfbf9; --bar:#2a78d6; --bar2:#8d8b85;
@@ -51,7 +53,13 @@ const rows = [];
 DATA.lanes.forEach((lane, i) => DATA.timelines.forEach((timeline, t) =>
   rows.push({lane, source: timeline.source, y: TOP + i * (2 * ROW + GAP) + t * ROW,
              bars: timeline.bars.filter(bar => DATA.ops[bar[0]][1] === i)})));
-const height = TOP + DATA.lanes.length * (2 * ROW + GAP);
+const TIER = 64, tiers = DATA.tiers.map((name, i) => {
+  const curves = DATA.timelines.map(timeline => timeline.memory[i]);
+  return {name, curves, y: TOP + DATA.lanes.length * (2 * ROW + GAP) + i * (TIER + GAP),
+          top: Math.max(1, ...curves.flat().map(point => point[1]))}; });
+const height = TOP + DATA.lanes.length * (2 * ROW + GAP) + tiers.length * (TIER + GAP);
+const bytes = b => b >= 2 ** 30 ? (b / 2 ** 30).toFixed(2) + ' GiB' : b >= 2 ** 20 ? (b / 2 ** 20).toFixed(2) + ' MiB' : (b / 1024).toFixed(2) + ' KiB';
+const live = (curve, s) => { let b = curve[0][1]; for (const point of curve) { if (point[0] > s) break; b = point[1]; } return b; };
 let from = -0.02 * DATA.end, to = DATA.end;
 const css = name => getComputedStyle(document.documentElement).getPropertyValue('--' + name).trim();
 const time = s => { const a = Math.abs(s); return a < 1e-12 ? '0' : a >= 1 ? s.toFixed(3) + ' s' : a >= 1e-3 ? (s * 1e3).toFixed(3) + ' ms' : (s * 1e6).toFixed(1) + ' us'; };
@@ -82,7 +90,19 @@ function draw() {
   }
   DATA.timelines.forEach((timeline, t) => timeline.boundaries.forEach(s => { g.fillStyle = ink;
     rows.forEach(row => { if (row.source === timeline.source) g.fillRect(at(s) - 1, row.y, 1.5, ROW); }); }));
+  for (const tier of tiers) tier.curves.forEach((curve, t) => {
+    const up = b => tier.y + TIER - b / tier.top * (TIER - 4);
+    g.beginPath(); g.moveTo(LEFT, up(live(curve, from)));
+    let last = live(curve, from);
+    for (const [s, b] of curve) if (s > from && s < to) { g.lineTo(at(s), up(last)); g.lineTo(at(s), up(b)); last = b; }
+    g.lineTo(LEFT + width(), up(last)); g.strokeStyle = css(t ? 'bar2' : 'bar'); g.lineWidth = 1.5; g.stroke();
+    if (t === 0) { g.lineTo(LEFT + width(), up(0)); g.lineTo(LEFT, up(0)); g.fillStyle = css('bar'); g.globalAlpha = 0.15; g.fill(); g.globalAlpha = 1; }
+  });
   g.restore();
+  for (const tier of tiers) {
+    g.fillStyle = ink; g.fillText(tier.name + ' live bytes', 4, tier.y + TIER / 2 - 8, LEFT - 8);
+    g.fillStyle = soft; g.fillText('peak ' + bytes(tier.top), 4, tier.y + TIER / 2 + 8, LEFT - 8);
+  }
   rows.forEach((row, i) => { g.fillStyle = i % 2 ? soft : ink; g.fillText((i % 2 ? '' : row.lane + ' ') + row.source, 4, row.y + ROW / 2, LEFT - 8); });
 }
 function zoom(x, factor) { const s = from + (x - LEFT) / width() * (to - from);
@@ -95,6 +115,8 @@ canvas.addEventListener('dblclick', () => { from = -0.02 * DATA.end; to = DATA.e
 canvas.addEventListener('pointermove', e => {
   if (grip !== null) { const s = (grip - e.offsetX) / width() * (to - from); from += s; to += s; grip = e.offsetX; draw(); return; }
   const row = rows.find(r => e.offsetY >= r.y && e.offsetY < r.y + ROW), s = from + (e.offsetX - LEFT) / width() * (to - from);
+  const tier = tiers.find(t => e.offsetY >= t.y && e.offsetY < t.y + TIER);
+  if (tier) { tip.textContent = `${tier.name} at ${time(s)}: ` + tier.curves.map((c, t) => `${bytes(live(c, s))} ${DATA.timelines[t].source}`).join(', '); return; }
   const bar = row && row.bars.find(b => b[1] <= s && s < b[2]);
   tip.textContent = bar ? `${DATA.ops[bar[0]][0]}: ${time(bar[2] - bar[1])} ${row.source}, at ${time(bar[1])}` : '';
 });
@@ -137,6 +159,17 @@ std::vector<double> boundaries(const Schedule& schedule, const Timeline& timelin
   return ends;
 }
 
+/// The part between two moments; its first point says what was live at `begin`.
+std::vector<MemoryPoint> within(const std::vector<MemoryPoint>& curve, double begin, double end) {
+  std::vector<MemoryPoint> part{{begin, curve.front().bytes}};
+  for (const MemoryPoint& point : curve)
+    if (point.seconds <= begin)
+      part.front().bytes = point.bytes;
+    else if (point.seconds < end)
+      part.push_back(point);
+  return part;
+}
+
 json timeline_json(const Schedule& schedule, const Timeline& timeline, double span) {
   const std::vector<double> ends = boundaries(schedule, timeline);
   const double origin = ends.empty() ? 0 : ends.front();
@@ -150,8 +183,16 @@ json timeline_json(const Schedule& schedule, const Timeline& timeline, double sp
   for (const OpTime& time : shown) bars.push_back({time.op, rounded(time.start), rounded(time.end)});
   for (const double end : ends)
     if (end <= origin + span) marks.push_back(rounded(end));
+  json memory = json::array();
+  for (const std::vector<MemoryPoint>& curve : memory_curves(schedule, timeline)) {
+    json points = json::array();
+    for (const MemoryPoint& point : thinned(within(curve, origin, origin + span), kMemoryPointsDrawn))
+      points.push_back({rounded(point.seconds), point.bytes});
+    memory.push_back(points);
+  }
   return {{"source", timeline.source == TimelineSource::predicted ? "predicted" : "measured"},
           {"bars", bars},
+          {"memory", memory},
           {"boundaries", marks}};
 }
 
@@ -160,18 +201,21 @@ std::string timelines(const Schedule& schedule, const Timeline& predicted, const
   const double period = std::max(comparison.step_seconds.predicted, comparison.step_seconds.measured);
   const int periods = schedule.ops.size() * kPeriodsDrawn <= kOpsDrawn ? kPeriodsDrawn : 1;
   const double span = period * periods;
-  json ops = json::array(), lanes = json::array();
+  json ops = json::array(), lanes = json::array(), tiers = json::array();
   for (const Op& op : schedule.ops) ops.push_back({op.name, op.lane, static_cast<int>(op.phase)});
   for (const Lane& lane : schedule.lanes) lanes.push_back(lane.name);
+  for (const Tier& tier : schedule.tiers) tiers.push_back(tier_names()[static_cast<std::size_t>(tier.kind)]);
   const json data = {
       {"lanes", lanes},
+      {"tiers", tiers},
       {"ops", ops},
       {"end", span},
       {"timelines", {timeline_json(schedule, predicted, span), timeline_json(schedule, measured, span)}}};
   std::string html =
-      "<h2>Timelines</h2>\n<p class=key>Aligned at the end of a step's last backward op; wheel zooms, drag pans, "
+      "<h2>Timelines</h2>\n<p class=soft>Aligned at the end of a step's last backward op; wheel zooms, drag pans, "
       "double "
-      "click resets. <button id=in>+</button> <button id=out>&minus;</button>";
+      "click resets. Beneath them the live bytes of each tier, predicted filled, measured as a line.</p>\n"
+      "<p class=key><button id=in>+</button> <button id=out>&minus;</button>";
   for (const char* phase : {"forward", "loss", "backward", "optimizer"})
     html += fmt::format("<i style=\"background:var(--{0})\"></i>{0}", phase);
   html += "</p>\n<canvas id=lanes></canvas>\n<div id=tip></div>\n";

@@ -59,7 +59,10 @@ TEST(ReportHtml, AlignsBothTimelinesAtAStepBoundary) {
   EXPECT_EQ(predicted.at("boundaries"), nlohmann::json({0.0, 10.0, 20.0, 30.0}));
   EXPECT_EQ(measured.at("boundaries"), nlohmann::json({0.0, 12.0, 24.0, 36.0}));
   EXPECT_EQ(measured.at("bars").at(0), nlohmann::json({0, 0.0, 4.0}));  // the second step's load
-  EXPECT_EQ(measured.at("bars").size(), 9u);                            // 3 periods of 3 ops
+  // HBM: the slot is full from load to load, since one step's last read ends where the next one's write begins.
+  EXPECT_EQ(data.at("tiers"), nlohmann::json({"hbm", "dram"}));
+  EXPECT_EQ(measured.at("memory").at(0).at(0), nlohmann::json({0.0, 1024.0}));
+  EXPECT_EQ(measured.at("bars").size(), 9u);  // 3 periods of 3 ops
 }
 
 TEST(ReportHtml, ShowsMemoryByTierAndPhaseAndStallsByCause) {

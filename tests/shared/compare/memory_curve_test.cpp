@@ -1,0 +1,50 @@
+#include "shared/compare/memory_curve.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/shared/compare/example.h"
+
+namespace penstock {
+namespace {
+
+using Curve = std::vector<MemoryPoint>;
+
+TEST(MemoryCurve, LiveFromTheWriteToTheLastRead) {
+  // Two steps of load 3, forward 2, backward 5 s, a second of nothing between them.
+  Timeline timeline = example_timeline(TimelineSource::measured, 0, {{3, 2, 5}, {3, 2, 5}});
+  for (std::size_t i = 3; i < 6; ++i) {
+    timeline.ops[i].start += 1;
+    timeline.ops[i].end += 1;
+  }
+  const std::vector<Curve> curves = memory_curves(example_schedule(), timeline);
+  ASSERT_EQ(curves.size(), 2u);
+  // The slot of 1024 bytes is written by the load (0 to 3 s) and read last by the backward, which ends after 10 s.
+  EXPECT_EQ(curves[0], (Curve{{0, 1024}, {10, 0}, {11, 1024}, {21, 0}}));
+  // The weights at home are state: always there.
+  EXPECT_EQ(curves[1], (Curve{{0, 1024}}));
+}
+
+TEST(MemoryCurve, WrittenAnewIsAnotherLife) {
+  // The backward also writes 24 bytes of scratch behind the slot, and the forward wrote the same ones before: two
+  // lives.
+  Schedule schedule = example_schedule();
+  schedule.buffers.push_back({"scratch", 0, 1024, 24});
+  const Access scratch{2, 0, 24, {}};
+  schedule.ops[1].writes = {scratch};
+  schedule.ops[2].writes = {scratch};
+  const Timeline timeline = example_timeline(TimelineSource::measured, 0, {{3, 2, 5}});
+  EXPECT_EQ(memory_curves(schedule, timeline)[0], (Curve{{0, 1024}, {3, 1048}, {5, 1048}, {10, 0}}));
+  // Read and written by the same op, as a sum in place is: one life, from the forward's start to the backward's end.
+  schedule.ops[2].reads.push_back(scratch);
+  EXPECT_EQ(memory_curves(schedule, timeline)[0], (Curve{{0, 1024}, {3, 1048}, {10, 0}}));
+}
+
+TEST(MemoryCurve, ThinningKeepsPeaks) {
+  const Curve curve{{0, 1}, {1, 9}, {2, 1}, {3, 2}, {4, 2}, {5, 7}, {6, 3}, {8, 0}};
+  // Two slices of 4 s; the last point belongs to the second.
+  EXPECT_EQ(thinned(curve, 2), (Curve{{0, 9}, {4, 7}}));
+  EXPECT_EQ(thinned(curve, 8), curve);
+}
+
+}  // namespace
+}  // namespace penstock
