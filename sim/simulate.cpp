@@ -40,7 +40,7 @@ Prediction simulate(const Schedule& schedule, const Machine& machine, const Simu
   prediction.model_flops = model_flops(model, whole);
   prediction.executed_flops = executed_flops(schedule, model);
   prediction.lane_busy_seconds = run.lane_busy_seconds;
-  prediction.memory = schedule_memory(schedule);
+  if (options.count_memory) prediction.memory = schedule_memory(schedule);
   prediction.bounds = same_traffic_bound(schedule, costs, capacities);
   prediction.bounds.any_schedule_seconds = any_schedule_seconds(schedule, model, machine);
   if (options.record_timeline) {

@@ -35,7 +35,8 @@ struct Prediction {
 
 struct SimulateOptions {
   int max_steps = 64;               // gives up looking for a period after this many, and says so
-  bool record_timeline = true;      // the planner does not need it
+  bool record_timeline = true;      // timeline, stalls, critical path: the planner does not need them
+  bool count_memory = true;         // memory and the timeline's peaks: nor these, once capacities are checked
 };
 
 /// REQUIRES: a schedule that check_schedule accepts.

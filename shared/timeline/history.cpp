@@ -4,14 +4,14 @@
 
 namespace penstock {
 
-History::History(const Schedule& schedule, const Timeline& timeline) : schedule_(schedule) {
+History::History(const Schedule& schedule, const Timeline& timeline) : schedule_(schedule), times_(timeline.ops) {
   const std::size_t ops = schedule.ops.size();
-  first_step_ = timeline.ops.empty() ? 0 : timeline.ops.front().step;
-  const int last_step = timeline.ops.empty() ? -1 : timeline.ops.back().step;
-  times_.assign(ops * static_cast<std::size_t>(last_step - first_step_ + 1), nullptr);
-  for (const OpTime& time : timeline.ops)
-    if (static_cast<std::size_t>(time.op) < ops)
-      times_[static_cast<std::size_t>(time.step - first_step_) * ops + time.op] = &time;
+  first_step_ = times_.empty() ? 0 : times_.front().step;
+  for (std::size_t i = 0; i < times_.size(); ++i) {
+    const auto steps = static_cast<std::size_t>(times_[i].step - first_step_) + 1;
+    if (step_begin_.size() < steps) step_begin_.resize(steps, i);
+  }
+  step_begin_.push_back(times_.size());
 
   std::vector<std::vector<Dependency>> of(ops);
   std::vector<int> last_on_lane(schedule.lanes.size(), -1), first_on_lane(schedule.lanes.size(), -1);
@@ -39,10 +39,13 @@ History::History(const Schedule& schedule, const Timeline& timeline) : schedule_
 
 const OpTime* History::find(Instance instance) const {
   const int step = instance.step - first_step_;
-  const std::size_t ops = schedule_.ops.size();
-  if (step < 0 || instance.op < 0) return nullptr;
-  const std::size_t index = static_cast<std::size_t>(step) * ops + static_cast<std::size_t>(instance.op);
-  return index < times_.size() ? times_[index] : nullptr;
+  if (step < 0 || instance.op < 0 || static_cast<std::size_t>(step) + 1 >= step_begin_.size()) return nullptr;
+  const auto begin = times_.begin() + static_cast<std::ptrdiff_t>(step_begin_[step]);
+  const auto end = times_.begin() + static_cast<std::ptrdiff_t>(step_begin_[step + 1]);
+  // Where every op was recorded, row and op agree.
+  if (instance.op < end - begin && begin[instance.op].op == instance.op) return &begin[instance.op];
+  const auto found = std::lower_bound(begin, end, instance.op, [](const OpTime& time, int op) { return time.op < op; });
+  return found != end && found->op == instance.op ? &*found : nullptr;
 }
 
 Instance History::last_dependency(Instance instance) const {
@@ -77,10 +80,9 @@ Instance History::binding(Instance instance) const {
 
 std::vector<Instance> History::lane_instances(int lane) const {
   std::vector<Instance> instances;
-  const std::size_t ops = schedule_.ops.size();
-  for (std::size_t i = 0; i < times_.size(); ++i)
-    if (times_[i] != nullptr && schedule_.ops[i % ops].lane == lane)
-      instances.push_back({times_[i]->step, times_[i]->op});
+  for (const OpTime& time : times_)
+    if (static_cast<std::size_t>(time.op) < schedule_.ops.size() && schedule_.ops[time.op].lane == lane)
+      instances.push_back({time.step, time.op});
   return instances;
 }
 

@@ -17,7 +17,7 @@ struct Instance {
   explicit operator bool() const { return op >= 0; }
 };
 
-/// `schedule` and `timeline` must outlive it. Rows of ops that the schedule does not have are left out.
+/// `schedule` and `timeline` must outlive it. The timeline's rows ascend by step, then op.
 class History {
  public:
   History(const Schedule& schedule, const Timeline& timeline);
@@ -46,8 +46,9 @@ class History {
 
   const Schedule& schedule_;
   int first_step_ = 0;
-  std::vector<const OpTime*> times_;  // (step - first) x op
-  std::vector<std::size_t> begin_;    // dependencies of op i: begin_[i] .. begin_[i + 1]
+  const std::vector<OpTime>& times_;
+  std::vector<std::size_t> step_begin_;  // rows of step first_step_ + i: step_begin_[i] .. step_begin_[i + 1]
+  std::vector<std::size_t> begin_;       // dependencies of op i: begin_[i] .. begin_[i + 1]
   std::vector<Dependency> dependencies_;
   std::vector<int> waits_;  // ids
 };

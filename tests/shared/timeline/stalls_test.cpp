@@ -228,6 +228,22 @@ TEST(Stalls, ReportsTheMeanPerStep) {
   EXPECT_EQ(part(report, StallCause::weights), 1.5);
 }
 
+// A file may leave out what it likes. The upload of step 900 000 was not recorded, so nothing is known of what ran
+// before the layer; nor does a gap of so many steps cost anything.
+TEST(Stalls, WhatWasNotRecordedIsOverhead) {
+  TinySchedule tiny;
+  const int up = tiny.upload("up", TensorKind::weights);
+  const int one = tiny.compute("one", Pass::backward);
+  tiny.after(one, {up});
+  Timeline timeline;
+  timeline.source = TimelineSource::measured;
+  timeline.steps = 900'001;
+  timeline.ops = {{0, up, -3, -1}, {0, one, -1, 0}, {900'000, one, 1, 4}, {900'000, 77, 0, 9}};
+  const StallReport report = attribute_stalls(tiny.schedule, timeline);
+  EXPECT_EQ(report.total_seconds, 1);
+  EXPECT_EQ(part(report, StallCause::overhead), 1);
+}
+
 TEST(Stalls, AnEmptyTimelineHasNone) {
   TinySchedule tiny;
   tiny.compute("one");
