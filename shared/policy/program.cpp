@@ -16,6 +16,8 @@ namespace {
 // that a step touches, the next one touches in the same way, so that an ordering over two steps follows from two over
 // one each.
 
+constexpr std::int64_t kMostTierBytes = std::int64_t{1} << 60;
+
 /// What happened last to one range of bytes.
 struct Segment {
   std::int64_t end = 0;
@@ -168,6 +170,9 @@ int Program::add_lane(const std::string& name, LaneKind kind) {
 int Program::add_buffer(const std::string& name, TierKind tier, std::int64_t bytes) {
   for (std::size_t i = 0; i < schedule_.tiers.size(); ++i) {
     if (schedule_.tiers[i].kind != tier) continue;
+    if (bytes > kMostTierBytes - used_bytes_[i])
+      throw InputError("buffer '" + name +
+                       "' does not fit below 2^60 bytes: model, batch and policy together are absurdly large");
     schedule_.buffers.push_back({name, static_cast<int>(i), used_bytes_[i], bytes});
     used_bytes_[i] += (bytes + kFieldAlignment - 1) / kFieldAlignment * kFieldAlignment;
     return static_cast<int>(schedule_.buffers.size()) - 1;

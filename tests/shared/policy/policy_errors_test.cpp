@@ -36,6 +36,20 @@ TEST(PolicyErrors, Workload) {
   });
 }
 
+TEST(PolicyErrors, SizesBeyondSixtyBits) {
+  // Kept gate and up: 2^31 tokens x 2^19 columns x 2 bytes for each of 5 layers and 256 micro-batches, more than 2^61
+  // bytes.
+  expect_refused("absurdly large", [](PolicyInput& in) {
+    ModelConfig config = in.model.config;
+    config.intermediate = 1 << 18;
+    in.model = make_model(config);
+    in.sequence_length = 1 << 26;
+    in.sequences = 256 * 32;
+    in.micro_batch = 32;
+    in.parameters.keep = Keep::everything;
+  });
+}
+
 TEST(PolicyErrors, Groups) {
   expect_refused("groups of 3 micro-batches do not add up to the 4", [](PolicyInput& in) { in.parameters.group = 3; });
   expect_refused("behind a first group of 1", [](PolicyInput& in) {

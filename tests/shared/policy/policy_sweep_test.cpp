@@ -2,7 +2,11 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <random>
+
+#include "shared/error.h"
 #include "shared/ir/checker.h"
+#include "shared/ir/graph.h"
 #include "tests/shared/policy/small_models.h"
 
 namespace penstock {
@@ -139,6 +143,69 @@ TEST(PolicySweep, FirstGroupAndSingleMicroBatch) {
       in.parameters.activations = TierKind::dram;
       EXPECT_EQ(faults(in), 0u);
     }
+}
+
+/// A random point of the parameter space; contradictory ones are refused, all others proved.
+PolicyInput random_input(std::mt19937_64& random) {
+  const auto pick = [&](int low, int high) {
+    return low + static_cast<int>(random() % static_cast<std::uint64_t>(high - low + 1));
+  };
+  const std::vector<PresetInfo>& names = presets();
+  const std::vector<Model> all = models();
+  PolicyInput in = small::input(all[static_cast<std::size_t>(pick(0, 2))],
+                                names[static_cast<std::size_t>(pick(0, static_cast<int>(names.size()) - 1))].name);
+  in.micro_batch = 1 << pick(0, 3);
+  PolicyParameters& p = in.parameters;
+  p.group = pick(0, 4);
+  p.first_group = pick(0, 2);
+  p.weight_buffers = pick(1, 7);
+  p.copy_lanes = static_cast<CopyLanes>(pick(0, 1));
+  p.resident_weights = pick(-1, 5);
+  p.resident_states = pick(0, 1) == 0 ? 0 : pick(-1, 5);
+  p.keep = static_cast<Keep>(pick(0, 2));
+  p.checkpoint_every = pick(1, 6);
+  p.activations = static_cast<TierKind>(pick(0, 1));
+  p.activation_slots = pick(1, 4);
+  p.gradients = static_cast<TierKind>(pick(0, 1));
+  p.gradient_sums = static_cast<TierKind>(pick(0, 1));
+  p.gradient_slots = pick(1, 4);
+  p.optimizer_place = static_cast<OptimizerPlace>(pick(0, 1));
+  p.optimizer_time = static_cast<OptimizerTime>(pick(0, 2));
+  p.recompute_loads = pick(0, 3) == 0;
+  p.forward_twice = pick(0, 3) == 0;
+  p.host_waits = static_cast<HostWaits>(pick(0, 3));
+  p.host_pass_bytes_per_parameter = pick(0, 1);
+  Numerics& n = p.numerics;
+  n.states = static_cast<StateFormat>(pick(0, 2));
+  n.moments = static_cast<ElementType>(pick(0, 1));
+  n.gradient_sum = static_cast<ElementType>(pick(0, 1));
+  n.gradient_link = static_cast<ElementType>(pick(0, 1));
+  n.sum_on_host = pick(0, 2) == 0;
+  n.clip = pick(0, 1) == 0;
+  n.chunking.mlp_tokens = pick(0, 1) * 24;
+  n.chunking.loss_tokens = pick(0, 1) * 16;
+  return in;
+}
+
+std::size_t implied_edges(const Schedule& schedule) {
+  std::size_t implied = 0;
+  for (std::size_t i = 0; i < schedule.edges.size(); ++i) implied += edge_implied(schedule, i) ? 1 : 0;
+  return implied;
+}
+
+TEST(PolicySweep, RandomPoints) {
+  std::mt19937_64 random(20261129);
+  int proved = 0;
+  for (int i = 0; i < 3000; ++i) {
+    const PolicyInput in = random_input(random);
+    try {
+      if (faults(in) > 0) return;
+      if (++proved % 20 > 0) continue;
+      EXPECT_EQ(implied_edges(make_schedule(in)), 0u) << describe(in);
+    } catch (const InputError&) {
+    }
+  }
+  EXPECT_GT(proved, 500);
 }
 
 }  // namespace
