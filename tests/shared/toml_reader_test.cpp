@@ -108,6 +108,14 @@ TEST(TomlReader, BottomlessNestingIsRefusedBeforeItIsParsed) {
   EXPECT_NE(parse_refusal("a = " + std::string(900, '[') + "\n"), "");
 }
 
+TEST(TomlReader, AnOversizedFileIsRefused) {
+  const TemporaryFolder folder;
+  std::string text;
+  while (text.size() <= static_cast<std::size_t>(kMaxTomlBytes)) text += "# a line of comment\n";
+  const auto file = folder.write("large.toml", text);
+  EXPECT_NE(refusal([&] { read_toml(file); }).find("more than the 262144"), std::string::npos);
+}
+
 TEST(TomlReader, APipeIsRefusedAndDoesNotHang) {
   const TemporaryFolder folder;
   const std::string pipe = (folder.path() / "pipe.toml").string();

@@ -54,6 +54,15 @@ TEST(ModelCount, Qwen25_3B) {
 
 TEST(ModelCount, Qwen25_72B) { EXPECT_EQ(catalogue("qwen2.5-72b").parameters, 72'706'203'648); }
 
+TEST(ModelCount, Qwen25_OtherSizes) {
+  // 28 x (2048*1536 + 2048 + 1536*1536 + 3*1536*8960 + 2*1536) + 151936*1536 + 1536, tied
+  EXPECT_EQ(catalogue("qwen2.5-1.5b").parameters, 1'543'714'304);
+  // 48 x (7168*5120 + 7168 + 5120*5120 + 3*5120*13824 + 2*5120) + 2 * 152064*5120 + 5120
+  EXPECT_EQ(catalogue("qwen2.5-14b").parameters, 14'770'033'664);
+  // 64 x (7168*5120 + 7168 + 5120*5120 + 3*5120*27648 + 2*5120) + 2 * 152064*5120 + 5120
+  EXPECT_EQ(catalogue("qwen2.5-32b").parameters, 32'763'876'352);
+}
+
 TEST(ModelCount, Llama31) {
   // 32 x (6144*4096 + 4096*4096 + 3*4096*14336 + 2*4096) + 2 * 128256*4096 + 4096
   EXPECT_EQ(catalogue("llama-3.1-8b").parameters, 8'030'261'248);
