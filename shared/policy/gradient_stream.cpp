@@ -26,12 +26,17 @@ int GradientStream::class_of(int layer) const {
   return layer == plan_.head && plan_.model.config.tied_embeddings ? 2 : 1;
 }
 
-void GradientStream::fill_ring(Rings& rings, int cls, const std::string& name, TierKind tier, int slots,
-                               std::int64_t bytes) {
+/// `slots` for decoder layers, one for each other class; each as large as the largest layer of its class that needs
+/// one.
+void GradientStream::fill_rings(Rings& rings, const std::string& name, TierKind tier, int slots,
+                                const std::function<bool(int)>& needs, const std::function<std::int64_t(int)>& bytes) {
   static constexpr const char* kClassNames[] = {"", " edge", " head"};
-  Ring& ring = rings[cls];
-  for (int i = static_cast<int>(ring.slots.size()); i < slots; ++i)
-    ring.slots.push_back(writer_.buffer(fmt::format("{}{} {}", name, kClassNames[cls], i), tier, bytes));
+  std::int64_t largest[kClasses] = {};
+  for (int layer = 0; layer < plan_.model.layer_count(); ++layer)
+    if (needs(layer)) largest[class_of(layer)] = std::max(largest[class_of(layer)], bytes(layer));
+  for (int cls = 0; cls < kClasses; ++cls)
+    for (int i = 0; largest[cls] > 0 && i < (cls == 0 ? slots : 1); ++i)
+      rings[cls].slots.push_back(writer_.buffer(fmt::format("{}{} {}", name, kClassNames[cls], i), tier, largest[cls]));
 }
 
 bool GradientStream::has_own_sum(int layer) const {
@@ -40,23 +45,9 @@ bool GradientStream::has_own_sum(int layer) const {
   return !plan_.one_group() && plan_.parameters.gradient_sums == TierKind::hbm;
 }
 
-namespace {
-/// Calls `visit(layer, bytes)` once per class with the largest size of the layers that `needs` names.
-template <typename ClassOf, typename Needs, typename Bytes, typename Visit>
-void for_each_class(int layers, ClassOf class_of, Needs needs, Bytes bytes, Visit visit) {
-  std::int64_t largest[3] = {0, 0, 0};
-  for (int layer = 0; layer < layers; ++layer)
-    if (needs(layer)) largest[class_of(layer)] = std::max(largest[class_of(layer)], bytes(layer));
-  for (int cls = 0; cls < 3; ++cls)
-    if (largest[cls] > 0) visit(cls, largest[cls]);
-}
-}  // namespace
-
 void GradientStream::make_gpu_sums() {
-  const int layers = plan_.model.layer_count();
   const int slots = plan_.parameters.gradient_slots;
-  const auto of_class = [&](int layer) { return class_of(layer); };
-  for (int layer = 0; layer < layers; ++layer) {
+  for (int layer = 0; layer < plan_.model.layer_count(); ++layer) {
     const auto index = static_cast<std::size_t>(layer);
     if (has_own_sum(layer))
       sum_[index] = writer_.buffer(fmt::format("gradient sum {}", layer), TierKind::hbm, plan_.sum_bytes(layer));
@@ -65,56 +56,46 @@ void GradientStream::make_gpu_sums() {
           writer_.buffer(fmt::format("gradient sum {} (host)", layer), TierKind::dram, plan_.sum_bytes(layer));
   }
   // A sum that is finished elsewhere and stays is free again as soon as the finish op, next on the same lane, has run.
-  for_each_class(
-      layers, of_class, [&](int layer) { return !has_own_sum(layer); },
-      [&](int layer) { return plan_.sum_bytes(layer); },
-      [&](int cls, std::int64_t bytes) {
-        const bool leaves = plan_.finishes_in_place(1) || travels(1);
-        fill_ring(sums_, cls, "gradient sum slot", TierKind::hbm, cls == 0 && leaves ? slots : 1, bytes);
-      });
-  for_each_class(
-      layers, of_class,
+  const bool leaves = plan_.finishes_in_place(1) || plan_.parameters.gradient_sums == TierKind::dram;
+  fill_rings(
+      sums_, "gradient sum slot", TierKind::hbm, leaves ? slots : 1, [&](int layer) { return !has_own_sum(layer); },
+      [&](int layer) { return plan_.sum_bytes(layer); });
+  fill_rings(
+      slabs_, "gradient slab", TierKind::hbm, slots,
       [&](int layer) { return plan_.gradient_home(layer) == TierKind::dram && !plan_.finishes_in_place(layer); },
-      [&](int layer) { return plan_.gradient_bytes(layer); },
-      [&](int cls, std::int64_t bytes) {
-        fill_ring(slabs_, cls, "gradient slab", TierKind::hbm, cls == 0 ? slots : 1, bytes);
-      });
+      [&](int layer) { return plan_.gradient_bytes(layer); });
 }
 
 void GradientStream::make_host_sums() {
-  const int layers = plan_.model.layer_count();
-  for (int layer = 0; layer < layers; ++layer)
+  for (int layer = 0; layer < plan_.model.layer_count(); ++layer)
     home_sum_[static_cast<std::size_t>(layer)] =
         writer_.buffer(fmt::format("gradient sum {} (host)", layer), TierKind::dram, plan_.sum_bytes(layer));
-  for_each_class(
-      layers, [&](int layer) { return class_of(layer); }, [](int) { return true; },
-      [&](int layer) { return plan_.part_bytes(layer); },
-      [&](int cls, std::int64_t bytes) {
-        const int slots = cls == 0 ? plan_.parameters.gradient_slots : 1;
-        fill_ring(parts_, cls, "gradient part slot", TierKind::hbm, slots, bytes);
-        fill_ring(landings_, cls, "gradient part landing", TierKind::dram, slots, bytes);
-      });
+  const int slots = plan_.parameters.gradient_slots;
+  const auto all = [](int) { return true; };
+  const auto bytes = [&](int layer) { return plan_.part_bytes(layer); };
+  fill_rings(parts_, "gradient part slot", TierKind::hbm, slots, all, bytes);
+  fill_rings(landings_, "gradient part landing", TierKind::dram, slots, all, bytes);
 }
 
 /// Waiting places of finished gradients. Consumed on arrival (optimizer_time = backward) they pass through a ring.
 void GradientStream::make_finished() {
   const bool passes = plan_.parameters.optimizer_time == OptimizerTime::backward;
+  const auto takes_sums_place = [&](int layer) {
+    return plan_.finishes_in_place(layer) && (on_host() || plan_.gradient_home(layer) == TierKind::hbm);
+  };
+  const auto arrives = [&](int layer) {
+    return passes && plan_.gradient_home(layer) == TierKind::dram && !takes_sums_place(layer);
+  };
   for (int layer = 0; layer < plan_.model.layer_count(); ++layer) {
     const auto index = static_cast<std::size_t>(layer);
-    const TierKind home = plan_.gradient_home(layer);
-    if (plan_.finishes_in_place(layer) && (on_host() || home == TierKind::hbm)) {
+    if (takes_sums_place(layer))
       finished_[index] = on_host() ? home_sum_[index] : sum_[index];
-    } else if (passes && home == TierKind::dram) {
-      const int cls = class_of(layer);
-      const std::int64_t bytes = cls == 0   ? plan_.gradient_bytes(layer)
-                                 : cls == 1 ? plan_.largest(true, &Plan::gradient_bytes)
-                                            : plan_.gradient_bytes(layer);
-      fill_ring(arrivals_, cls, "gradient arrival", TierKind::dram, cls == 0 ? plan_.parameters.gradient_slots : 1,
-                bytes);
-    } else {
-      finished_[index] = writer_.buffer(fmt::format("gradient {}", layer), home, plan_.gradient_bytes(layer));
-    }
+    else if (!arrives(layer))
+      finished_[index] =
+          writer_.buffer(fmt::format("gradient {}", layer), plan_.gradient_home(layer), plan_.gradient_bytes(layer));
   }
+  fill_rings(arrivals_, "gradient arrival", TierKind::dram, plan_.parameters.gradient_slots, arrives,
+             [&](int layer) { return plan_.gradient_bytes(layer); });
 }
 
 Access GradientStream::sum(const Place& place, int layer, int micro_batch) const {

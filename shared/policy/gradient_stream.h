@@ -9,6 +9,8 @@
 // Host sums: each micro-batch's gradient leaves through a ring as gradient_part; a host lane adds it up and finishes.
 #pragma once
 
+#include <functional>
+#include <string>
 #include <vector>
 
 #include "shared/policy/writer.h"
@@ -49,7 +51,8 @@ class GradientStream {
   void make_host_sums();
   void make_finished();
   int class_of(int layer) const;
-  void fill_ring(Rings& rings, int cls, const std::string& name, TierKind tier, int slots, std::int64_t bytes);
+  void fill_rings(Rings& rings, const std::string& name, TierKind tier, int slots,
+                  const std::function<bool(int)>& needs, const std::function<std::int64_t(int)>& bytes);
   bool has_own_sum(int layer) const;
   bool travels(int layer) const { return plan_.parameters.gradient_sums == TierKind::dram && !has_own_sum(layer); }
   bool on_host() const { return plan_.parameters.numerics.sum_on_host; }

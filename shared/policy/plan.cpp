@@ -88,10 +88,6 @@ std::int64_t Plan::gradient_bytes(int layer) const {
   return state_elements(layer) * element_bytes(parameters.numerics.gradient_link);
 }
 
-std::int64_t Plan::largest(bool edge, std::int64_t (Plan::*bytes)(int) const) const {
-  return edge ? std::max((this->*bytes)(0), (this->*bytes)(head)) : (this->*bytes)(1);
-}
-
 namespace {
 bool among_first(int layer, int count) { return count < 0 || layer <= count; }
 }  // namespace

@@ -63,8 +63,6 @@ struct Plan {
   std::int64_t sum_bytes(int layer) const;       // gradient_sum
   std::int64_t part_bytes(int layer) const;      // gradient_part
   std::int64_t gradient_bytes(int layer) const;  // gradient, finished
-  /// Largest `bytes(layer)` of the decoder layers, or of embedding and head.
-  std::int64_t largest(bool edge, std::int64_t (Plan::*bytes)(int) const) const;
 
   bool weights_resident(int layer) const;  // in HBM through the step
   bool states_resident(int layer) const;   // states, and so the weights' home, in HBM
