@@ -7,6 +7,8 @@
 //   > line     expected on standard output
 //   2> line    expected on standard error
 //   exit N     expected exit code; 0 if left out
+// Schedule hashes stand as <hash 1>, <hash 2>, ... in the order in which a file meets them: which are equal matters,
+// not what they are.
 // PENSTOCK_UPDATE_GOLDEN=1 writes what the commands say now into the files: read the diff before you commit it.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -15,6 +17,8 @@
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
+#include <map>
+#include <regex>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -63,6 +67,25 @@ std::string prefixed(const std::string& text, const std::string& prefix) {
   return result;
 }
 
+/// Numbers the schedule hashes (16 hex digits) of one golden file.
+class HashNames {
+ public:
+  std::string named(const std::string& text) {
+    static const std::regex hash("\\b[0-9a-f]{16}\\b");
+    std::string result;
+    auto rest = text.begin();
+    for (std::sregex_iterator match(text.begin(), text.end(), hash), end; match != end; ++match) {
+      const auto known = numbers_.try_emplace(match->str(), numbers_.size() + 1).first;
+      result.append(rest, (*match)[0].first).append("<hash " + std::to_string(known->second) + ">");
+      rest = (*match)[0].second;
+    }
+    return result.append(rest, text.end());
+  }
+
+ private:
+  std::map<std::string, std::size_t> numbers_;
+};
+
 /// What the command said, as it would stand in the file.
 std::string outputs_of(const std::string& command, const fs::path& folder, const fs::path& captured) {
   const std::string shell = "cd '" + folder.string() + "' && PATH='" PENSTOCK_PROGRAM_FOLDER "':\"$PATH\" && { " +
@@ -92,8 +115,9 @@ TEST_P(Golden, SaysWhatItSaid) {
   fs::copy(kGolden / "data", folder.path(), fs::copy_options::recursive);
   const bool update = std::getenv("PENSTOCK_UPDATE_GOLDEN") != nullptr;
   std::string updated;
+  HashNames hashes;
   for (const Step& step : steps) {
-    const std::string outputs = outputs_of(step.command, folder.path(), captured.path());
+    const std::string outputs = hashes.named(outputs_of(step.command, folder.path(), captured.path()));
     if (!update) {
       EXPECT_EQ(step.outputs, outputs) << golden.string() << ": $ " << step.command;
     }
