@@ -6,8 +6,8 @@
 
 #include "exec/cuda/backend.h"
 #include "exec/program/commands.h"
-#include "exec/program/cpu_name.h"
 #include "exec/runtime/limits.h"
+#include "exec/runtime/machine_name.h"
 #include "shared/error.h"
 #include "shared/units.h"
 

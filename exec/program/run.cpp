@@ -89,12 +89,12 @@ void choose_states(const RunCommandOptions& options, Setup& setup) {
 Setup prepare(const RunCommandOptions& options, StatusLine& status) {
   Setup setup;
   std::vector<std::string> overrides = options.overrides;
-  if (options.steps > 0) {
-    overrides.push_back(fmt::format("run.steps={}", options.steps));
-  }
+  if (options.steps > 0) overrides.push_back(fmt::format("run.steps={}", options.steps));
   setup.scenario = load_scenario(options.scenario, overrides, options.profile);
   const Scenario& scenario = setup.scenario;
   if (!options.save.empty()) check_save_target(options.save);
+  if (const fs::path folder = options.timeline.parent_path(); !folder.empty() && !fs::is_directory(folder))
+    throw InputError(fmt::format("{}: the folder {} does not exist", options.timeline.string(), folder.string()));
   const TokenShape shape{scenario.sequences, scenario.sequence_length, scenario.model.config.vocabulary};
   setup.tokens = open_tokens(scenario.run.data, scenario.path, shape, scenario.run.seed);
   choose_states(options, setup);
@@ -316,8 +316,8 @@ int run_command(const RunCommandOptions& options) {
   const Timeline timeline = make_timeline(setup, training, result, progress);
   write_files(options, setup, timeline, training);
   if (!options.dump.empty())
-    write_dump(options.dump, setup.schedule, setup.scenario.model, *setup.backend, *setup.tokens, training_options.hyper,
-               progress.reports());
+    write_dump(options.dump, setup.schedule, setup.scenario.model, *setup.backend, *setup.tokens,
+               training_options.hyper, progress.reports());
   const std::optional<Speed> speed = measure(setup, timeline);
   if (options.json) {
     fmt::print("{}\n", result_json(setup, training, result, progress, speed)

@@ -52,10 +52,15 @@ Scenario load_scenario(const fs::path& path, const std::vector<std::string>& ove
   return read_scenario(path, all);
 }
 
+std::string choose_backend(const Scenario& scenario, const std::string& name) {
+  const std::string& chosen = name.empty() ? scenario.run.backend : name;
+  if (chosen != "auto") return chosen;
+  return !scenario.machine.gpu.is_host && cuda_device_available() ? "cuda" : "host";
+}
+
 std::unique_ptr<Backend> open_backend(Scenario& scenario, const std::string& name, const std::string& hbm_limit) {
   const std::int64_t limit = hbm_limit.empty() ? 0 : parse_bytes(hbm_limit, "--hbm-limit");
-  std::string chosen = name.empty() ? scenario.run.backend : name;
-  if (chosen == "auto") chosen = !scenario.machine.gpu.is_host && cuda_device_available() ? "cuda" : "host";
+  const std::string chosen = choose_backend(scenario, name);
   if (chosen == "cuda") {
     if (scenario.machine.gpu.is_host)
       throw InputError(fmt::format(

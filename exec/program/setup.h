@@ -16,6 +16,10 @@ namespace penstock::exec {
 Scenario load_scenario(const std::filesystem::path& path, const std::vector<std::string>& overrides,
                        const std::filesystem::path& profile);
 
+/// host or cuda. `name`: host, cuda, auto (cuda if it can be used and the scenario's machine has a GPU), or empty: as
+/// the scenario says.
+std::string choose_backend(const Scenario& scenario, const std::string& name);
+
 /// `name`: host, cuda, or auto (cuda if usable), or empty: as the scenario says. `hbm_limit` as "24GiB", or empty; the
 /// scenario's machine is lowered to it.
 std::unique_ptr<Backend> open_backend(Scenario& scenario, const std::string& name, const std::string& hbm_limit);

@@ -1,4 +1,4 @@
-#include "exec/program/cpu_name.h"
+#include "exec/runtime/machine_name.h"
 
 #include <fstream>
 
