@@ -64,6 +64,7 @@ class Reader {
     each("buffers", kMaxOps, [&](const json& item, std::string at) { schedule_.buffers.push_back(buffer(item, at)); });
     schedule_.initial = accesses(top_, "initial");
     op_count_ = top_.array("ops").size();
+    schedule_.ops.reserve(std::min(op_count_, kMaxOps));
     each("ops", kMaxOps, [&](const json& item, std::string at) { schedule_.ops.push_back(op(item, at)); });
     read_edges();
     top_.finish();
