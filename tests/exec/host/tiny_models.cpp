@@ -78,8 +78,8 @@ class DoublePass {
     logits_ = doubles(loss_rows_ * model.config.vocabulary);
   }
 
-  WholeRun run(double loss_scale, bool gate_up_in_chunks) {
-    WholeRun result;
+  /// Fills the head's gradient of `result`, and its loss.
+  void run_forward(double loss_scale, WholeRun& result) {
     for (const Layer& layer : model_.layers)
       result.gradients.emplace_back(static_cast<std::size_t>(layer.gradient_elements));
     const auto head = static_cast<std::size_t>(model_.head_index());
@@ -88,6 +88,12 @@ class DoublePass {
     for (std::size_t layer = 1; layer < head; ++layer) forward(layer);
     DoubleSink head_sink(result.gradients[head]);
     result.loss = loss(head_sink, loss_scale);
+  }
+
+  WholeRun run(double loss_scale, bool gate_up_in_chunks) {
+    WholeRun result;
+    run_forward(loss_scale, result);
+    const auto head = static_cast<std::size_t>(model_.head_index());
     for (std::size_t layer = head - 1; layer >= 1; --layer) {
       DoubleSink sink(result.gradients[layer]);
       DecoderOperands<DoubleStorage> op = operands(layer);
@@ -217,7 +223,7 @@ class TemplatePass {
     }
     recomputed_.push_back(buffer(recomputed_region(model, LayerKind::decoder, batch, layout_).bytes));
     gradient_.push_back(buffer(boundary_bytes(model, batch)));
-    loss_.push_back(buffer(8));
+    loss_.push_back({8, 0, 0xFF});
   }
 
   void run(const std::vector<std::int32_t>& tokens, bool accumulates, TemplateResult& result) {
@@ -371,6 +377,13 @@ WholeRun run_in_double(const Model& model, BatchShape batch, const Chunking& chu
                        const std::vector<std::vector<double>>& weights, const std::vector<std::int32_t>& tokens,
                        double loss_scale, bool gate_up_in_chunks) {
   return DoublePass(model, batch, chunking, weights, tokens).run(loss_scale, gate_up_in_chunks);
+}
+
+double loss_in_double(const Model& model, BatchShape batch, const Chunking& chunking,
+                      const std::vector<std::vector<double>>& weights, const std::vector<std::int32_t>& tokens) {
+  WholeRun result;
+  DoublePass(model, batch, chunking, weights, tokens).run_forward(1.0, result);
+  return result.loss;
 }
 
 TemplateResult run_templates(const Model& model, BatchShape batch, const std::vector<std::vector<double>>& weights,

@@ -33,6 +33,10 @@ WholeRun run_in_double(const Model& model, BatchShape batch, const Chunking& chu
                        const std::vector<std::vector<double>>& weights, const std::vector<std::int32_t>& tokens,
                        double loss_scale, bool gate_up_in_chunks);
 
+/// The sum of token losses alone.
+double loss_in_double(const Model& model, BatchShape batch, const Chunking& chunking,
+                      const std::vector<std::vector<double>>& weights, const std::vector<std::int32_t>& tokens);
+
 /// How run_templates binds.
 struct TemplateRun {
   Keep keep = Keep::everything;
