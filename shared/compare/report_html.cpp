@@ -94,9 +94,10 @@ function draw() {
     const up = b => tier.y + TIER - b / tier.top * (TIER - 4);
     g.beginPath(); g.moveTo(LEFT, up(live(curve, from)));
     let last = live(curve, from);
-    for (const [s, b] of curve) if (s > from && s < to) { g.lineTo(at(s), up(last)); g.lineTo(at(s), up(b)); last = b; }
-    g.lineTo(LEFT + width(), up(last)); g.strokeStyle = css(t ? 'bar2' : 'bar'); g.lineWidth = 1.5; g.stroke();
-    if (t === 0) { g.lineTo(LEFT + width(), up(0)); g.lineTo(LEFT, up(0)); g.fillStyle = css('bar'); g.globalAlpha = 0.15; g.fill(); g.globalAlpha = 1; }
+    const stop = Math.min(to, DATA.timelines[t].until);
+    for (const [s, b] of curve) if (s > from && s < stop) { g.lineTo(at(s), up(last)); g.lineTo(at(s), up(b)); last = b; }
+    g.lineTo(at(stop), up(last)); g.strokeStyle = css(t ? 'bar2' : 'bar'); g.lineWidth = 1.5; g.stroke();
+    if (t === 0) { g.lineTo(at(stop), up(0)); g.lineTo(LEFT, up(0)); g.fillStyle = css('bar'); g.globalAlpha = 0.15; g.fill(); g.globalAlpha = 1; }
   });
   g.restore();
   for (const tier of tiers) {
@@ -175,8 +176,11 @@ json timeline_json(const Schedule& schedule, const Timeline& timeline, double sp
   const double origin = ends.empty() ? 0 : ends.front();
   const auto rounded = [&](double seconds) { return std::round((seconds - origin) * 1e8) / 1e8; };  // 10 ns
   std::vector<OpTime> shown;
-  for (const OpTime& time : timeline.ops)
+  double last_end = origin;
+  for (const OpTime& time : timeline.ops) {
+    last_end = std::max(last_end, time.end);
     if (time.end > origin && time.start < origin + span) shown.push_back(time);
+  }
   std::sort(shown.begin(), shown.end(),
             [](const OpTime& a, const OpTime& b) { return std::pair(a.start, a.end) < std::pair(b.start, b.end); });
   json bars = json::array(), marks = json::array();
@@ -193,6 +197,7 @@ json timeline_json(const Schedule& schedule, const Timeline& timeline, double sp
   return {{"source", timeline.source == TimelineSource::predicted ? "predicted" : "measured"},
           {"bars", bars},
           {"memory", memory},
+          {"until", rounded(last_end)},
           {"boundaries", marks}};
 }
 
