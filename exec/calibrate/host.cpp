@@ -17,7 +17,7 @@
 namespace penstock::exec {
 namespace {
 
-constexpr std::int64_t kLargestCopy = std::int64_t{32} << 20;
+constexpr std::int64_t kLargestCopy = std::int64_t{16} << 20;  // 64 bytes x 8^6
 
 /// A kernel and how often its op executes it.
 struct Occurrence {
@@ -131,7 +131,8 @@ class HostCalibration {
           known.try_emplace({kernel.name, kernel.m, kernel.n, kernel.k, kernel.bytes, kernel.accumulates}, 0.0);
       if (is_new) {
         progress_(std::string(kernel.name), 0.05 + 0.75 * static_cast<double>(i) / static_cast<double>(all.size()));
-        const Measured measured = measure_cpu([&] { host.run_op(kernel, chunks); });
+        const Measured measured = measure_cpu([&] { host.run_op(kernel, chunks); },
+                                              {.least = 9, .most = 1000, .enough_seconds = 0.2, .limit_seconds = 3});
         entry->second = std::max(1e-9, measured.seconds / static_cast<double>(chunks));
         double& spread = profile_.spread[std::string(kernel.name)];
         spread = std::max(spread, measured.spread);
@@ -192,8 +193,8 @@ class HostCalibration {
   }
   void direction(const std::string& name, double throttle, LinkDirection& direction) {
     direction.curve.clear();
-    for (std::int64_t bytes = 4 << 10; bytes <= kLargestCopy; bytes *= 8) {
-      progress_(fmt::format("copies {}, {} KiB", name, bytes >> 10), 0.9);
+    for (std::int64_t bytes = 64; bytes <= kLargestCopy; bytes *= 8) {
+      progress_(fmt::format("copies {}, {} bytes", name, bytes), 0.9);
       const Measured measured = measure_copy(bytes, throttle);
       direction.curve.push_back({static_cast<double>(bytes), measured.seconds});
       profile_.spread[fmt::format("{} {}", name, bytes)] = measured.spread;
