@@ -88,9 +88,10 @@ void choose_states(const RunCommandOptions& options, Setup& setup) {
 /// Everything that can be wrong is found out here, before memory is taken.
 Setup prepare(const RunCommandOptions& options, StatusLine& status) {
   Setup setup;
-  std::vector<std::string> overrides = options.overrides;
-  if (options.steps > 0) overrides.push_back(fmt::format("run.steps={}", options.steps));
-  setup.scenario = load_scenario(options.scenario, overrides, options.profile);
+  setup.scenario = load_scenario(options.scenario, options.overrides, options.profile);
+  RunOptions& run = setup.scenario.run;
+  if (options.steps > 0) run.steps = options.steps;
+  run.warmup_steps = std::min(run.warmup_steps, run.steps - 1);
   const Scenario& scenario = setup.scenario;
   if (!options.save.empty()) check_save_target(options.save);
   if (const fs::path folder = options.timeline.parent_path(); !folder.empty() && !fs::is_directory(folder))

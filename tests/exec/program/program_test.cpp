@@ -1,0 +1,150 @@
+// penstock-exec as people and scripts meet it: exit codes, one paragraph on standard error, JSON on standard output.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "tests/shared/temporary_folder.h"
+
+namespace penstock::exec {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kScenario = R"([model]
+config = "model.json"
+[machine]
+hardware = "machine.toml"
+[workload]
+sequence_length = 32
+sequences = 4
+micro_batch = 2
+[policy]
+name = "penstock"
+[run]
+backend = "host"
+steps = 4
+warmup_steps = 1
+data = "random"
+)";
+
+std::string file_text(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+struct Outcome {
+  int code = -1;
+  std::string out, err;
+};
+
+/// A folder with a scenario in it, where commands run.
+class ProgramTest : public testing::Test {
+ protected:
+  ProgramTest() {
+    folder_.write("s.toml", kScenario);
+    const fs::path catalogue = fs::path(PENSTOCK_SOURCE_DIR) / "scenarios";
+    fs::copy_file(catalogue / "models/tiny-qwen3.json", folder_.path() / "model.json");
+    fs::copy_file(catalogue / "hardware/this-cpu.toml", folder_.path() / "machine.toml");
+  }
+  Outcome run(const std::string& arguments) const {
+    const std::string command =
+        "cd '" + folder_.path().string() + "' && " + PENSTOCK_EXEC_PROGRAM " " + arguments + " >out 2>err </dev/null";
+    const int status = std::system(command.c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, file_text(folder_.path() / "out"),
+            file_text(folder_.path() / "err")};
+  }
+  nlohmann::json json(const std::string& arguments) const {
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return nlohmann::json::parse(outcome.out);
+  }
+  /// Exit code and a part of the one line on standard error; nothing was written to standard output.
+  void expect_error(const std::string& arguments, int code, const std::string& part) const {
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.code, code) << arguments << outcome.err;
+    EXPECT_NE(outcome.err.find(part), std::string::npos) << arguments << "\n" << outcome.err;
+    EXPECT_EQ(outcome.out, "") << arguments;
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(ProgramTest, RunReportsEveryStepInJson) {
+  const nlohmann::json result = json("run s.toml --json");
+  ASSERT_EQ(result["steps"].size(), 4u);
+  EXPECT_EQ(result["steps"][3]["step"], 4);
+  // Random ids of 256: the loss stays about log(256) = 5.55.
+  EXPECT_NEAR(result["steps"][0]["loss"].get<double>(), 5.55, 0.1);
+  EXPECT_EQ(result["tokens_per_step"], 128);
+  EXPECT_EQ(result["backend"], "host");
+  EXPECT_FALSE(result["stopped"]);
+  EXPECT_TRUE(result.contains("steady"));  // 3 steps after warm-up: two periods
+}
+
+TEST_F(ProgramTest, ResumedStepsAreThoseOfOneRun) {
+  const nlohmann::json whole = json("run s.toml --json");
+  json("run s.toml --steps 2 --save c --json");
+  const nlohmann::json rest = json("run s.toml --steps 2 --resume c --save c --json");
+  EXPECT_EQ(rest["steps"][0], whole["steps"][2]);
+  EXPECT_EQ(rest["steps"][1], whole["steps"][3]);
+  expect_error("run s.toml --resume c --set run.seed=9", 2, "was trained with seed 1");
+}
+
+TEST_F(ProgramTest, TimelineHasTheScheduleBesideIt) {
+  EXPECT_EQ(run("run s.toml --timeline m.json").code, 0);
+  const nlohmann::json timeline = nlohmann::json::parse(file_text(folder_.path() / "m.json"));
+  const nlohmann::json schedule = nlohmann::json::parse(file_text(folder_.path() / "schedule.json"));
+  EXPECT_EQ(timeline["ops"].size(), 4 * schedule["ops"].size());
+  EXPECT_EQ(timeline["warmup_steps"], 1);
+  // The file runs as the policy's own schedule does.
+  const nlohmann::json again = json("run s.toml --schedule schedule.json --json");
+  EXPECT_EQ(again["schedule"], timeline["schedule_hash"]);
+}
+
+TEST_F(ProgramTest, BadInputExitsWithTwo) {
+  expect_error("run no.toml", 2, "no.toml");
+  expect_error("run s.toml --set policy.nme=penstock", 2, "nme");
+  expect_error("run s.toml --backend gpu", 2, "--backend");
+  expect_error("run s.toml --steps 0", 2, "--steps");
+  expect_error("run s.toml --hbm-limit 24", 2, "--hbm-limit");
+  expect_error("run s.toml --backend cuda", 2, "has no GPU");
+  expect_error("run s.toml --schedule no.json", 2, "no.json");
+  expect_error("run s.toml --save no/such", 2, "does not exist");
+  expect_error("run s.toml --timeline no/such.json", 2, "does not exist");
+  expect_error("run s.toml --resume no", 2, "run.json");
+  expect_error("run s.toml --set run.data=s.toml --set workload.sequence_length=511", 2, "bytes of data, there are");
+  expect_error("run s.toml --set run.weights=no.safetensors", 2, "no.safetensors");
+  expect_error("calibrate s.toml -o no/such.json", 2, "does not exist");
+}
+
+TEST_F(ProgramTest, ScheduleOfAnotherWorkloadIsRefused) {
+  EXPECT_EQ(run("run s.toml --steps 1 --timeline m.json").code, 0);
+  expect_error("run s.toml --schedule schedule.json --set workload.sequences=8", 2, "sequences per step");
+}
+
+TEST_F(ProgramTest, TooLittleMemoryExitsWithThree) { expect_error("run s.toml --hbm-limit 64KiB", 3, "hbm"); }
+
+TEST_F(ProgramTest, DevicesAlwaysHasTheHost) {
+  EXPECT_GE(json("devices --json")["cores"].get<int>(), 1);
+  EXPECT_NE(run("devices").out.find("backend host  always usable"), std::string::npos);
+}
+
+TEST_F(ProgramTest, InterruptEndsAtAStepAndSaves) {
+  // timeout sends the signal after a second; the run would last for hours. It exits by itself, with what was done.
+  const std::string command = "cd '" + folder_.path().string() +
+                              "' && timeout -s INT 1 " PENSTOCK_EXEC_PROGRAM
+                              " run s.toml --set run.steps=100000000 --save c --json >out 2>err";
+  std::system(command.c_str());
+  const nlohmann::json result = nlohmann::json::parse(file_text(folder_.path() / "out"));
+  EXPECT_TRUE(result["stopped"]);
+  const nlohmann::json checkpoint = nlohmann::json::parse(file_text(folder_.path() / "c/run.json"));
+  EXPECT_EQ(checkpoint["step"], result["steps"].size());
+}
+
+}  // namespace
+}  // namespace penstock::exec
