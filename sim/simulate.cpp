@@ -18,7 +18,7 @@ Timeline timeline_of(const Schedule& schedule, const Machine& machine, Simulated
   timeline.first_step = run.first_recorded_step;
   timeline.steps = run.recorded_steps;
   timeline.ops = std::move(run.ops);
-  for (const TierMemory& tier : memory) timeline.peaks.push_back({tier.tier.kind, tier.peak_bytes});
+  for (const TierMemory& tier : memory) timeline.peaks.push_back({tier.tier.kind, tier.arena_bytes});
   return timeline;
 }
 

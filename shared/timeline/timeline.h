@@ -21,6 +21,7 @@ struct OpTime {
 
 enum class TimelineSource { predicted, measured };
 
+/// What the run takes of a tier: the whole arena, which both programs know before the first step.
 struct TierPeak {
   TierKind tier = TierKind::hbm;
   std::int64_t bytes = 0;
