@@ -119,7 +119,10 @@ std::unique_ptr<Plan> backward_plan(const AttentionShape& whole, const Call& cal
   return plan;
 }
 
-bool supported(const AttentionShape& shape) { return shape.head_dim % 8 == 0 && shape.head_dim <= 128; }
+/// Short rows are cheap everywhere, and the library's support for them is patchy.
+bool supported(const AttentionShape& shape) {
+  return shape.head_dim % 8 == 0 && shape.head_dim <= 128 && shape.length >= 64;
+}
 
 }  // namespace
 

@@ -1,0 +1,405 @@
+// Every template op on the GPU against the same op on the host: same operands, relative error per tensor. Both round
+// each tensor to bf16 once, but sum in another order, and an error of one rounding (2^-9) travels on; hence the
+// tolerances.
+#include "exec/cuda/templates.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "exec/host/templates.h"
+
+#include "gpu_test.h"
+#include "shared/model/library_workspace.h"
+
+namespace penstock::exec {
+namespace {
+
+constexpr double kActivationTolerance = 1e-2;
+constexpr double kGradientTolerance = 2e-2;
+
+struct Case {
+  std::string name;
+  ModelConfig config;
+  BatchShape batch;
+  Chunking chunking;
+  ElementType gradient_type = ElementType::fp32;
+};
+
+ModelConfig config(std::int64_t hidden, std::int64_t intermediate, std::int64_t heads, std::int64_t kv_heads,
+                   std::int64_t head_dim, std::int64_t vocabulary) {
+  ModelConfig c;
+  c.hidden = hidden;
+  c.intermediate = intermediate;
+  c.decoder_layers = 1;
+  c.heads = heads;
+  c.kv_heads = kv_heads;
+  c.head_dim = head_dim;
+  c.vocabulary = vocabulary;
+  c.max_positions = 8192;
+  return c;
+}
+
+ModelConfig with_bias(ModelConfig c) {
+  c.family = ModelFamily::qwen2;
+  c.qkv_bias = true;
+  return c;
+}
+ModelConfig with_qk_norm(ModelConfig c) {
+  c.family = ModelFamily::qwen3;
+  c.qk_norm = true;
+  return c;
+}
+ModelConfig with_scaling(ModelConfig c) {
+  c.rope_factor = 8;
+  c.rope_original_positions = 64;
+  return c;
+}
+ModelConfig tied(ModelConfig c) {
+  c.tied_embeddings = true;
+  return c;
+}
+
+const std::vector<Case>& cases() {
+  static const std::vector<Case> all = {
+      {"odd_sizes_bias", with_bias(config(100, 172, 5, 1, 20, 333)), {2, 37}, {}},
+      {"one_token", config(128, 256, 2, 1, 64, 512), {1, 1}, {}},
+      {"length_129_scaled_rotary", with_scaling(config(256, 320, 4, 1, 64, 1000)), {3, 129}, {}},
+      {"chunked_tied_bias", tied(with_bias(config(256, 512, 6, 2, 128, 640))), {2, 200}, {96, 150}},
+      {"qk_norm", with_qk_norm(config(192, 384, 4, 2, 128, 768)), {2, 100}, {0, 64}},
+      {"qk_norm_chunked", with_qk_norm(config(256, 264, 4, 4, 64, 776)), {1, 300}, {128, 128}},
+      {"qk_norm_odd", with_qk_norm(config(90, 130, 3, 3, 30, 257)), {3, 21}, {10, 7}},
+      {"bf16_gradient_sums", with_bias(config(256, 256, 4, 2, 64, 512)), {2, 128}, {}, ElementType::bf16},
+      {"many_rows", config(64, 128, 2, 1, 64, 300), {4, 1024}, {}},
+  };
+  return all;
+}
+
+struct Span {
+  std::string name;
+  std::int64_t begin = 0, count = 0;
+};
+
+/// Groups of the flat gradient that are compared as one. The three biases are one: the keys' part nearly cancels.
+std::vector<Span> gradient_groups(const Model& m, LayerKind kind) {
+  const ModelConfig& c = m.config;
+  if (kind == LayerKind::embedding) return {{"embedding", 0, c.vocabulary * c.hidden}};
+  if (kind == LayerKind::head)
+    return {{"final norm", m.head.final_norm, c.hidden}, {"projection", m.head.projection, c.vocabulary * c.hidden}};
+  const DecoderOffsets& o = m.decoder;
+  std::vector<Span> groups = {{"input norm", o.input_norm, c.hidden},
+                              {"qkv", o.qkv, m.qkv_columns() * c.hidden},
+                              {"attention output", o.attention_output, c.hidden * m.query_columns()},
+                              {"middle norm", o.middle_norm, c.hidden},
+                              {"gate up", o.gate_up, 2 * c.intermediate * c.hidden},
+                              {"down", o.down, c.hidden * c.intermediate}};
+  if (c.qkv_bias) groups.push_back({"qkv bias", o.qkv_bias, m.qkv_columns()});
+  if (c.qk_norm) {
+    groups.push_back({"q norm", o.q_norm, c.head_dim});
+    groups.push_back({"k norm", o.k_norm, c.head_dim});
+  }
+  return groups;
+}
+
+std::vector<std::uint16_t> layer_weights(const Model& model, int index) {
+  const Layer& layer = model.layers.at(static_cast<std::size_t>(index));
+  std::vector<std::uint16_t> weights(static_cast<std::size_t>(layer.state_elements));
+  for (const ParameterTensor& tensor : layer.tensors) {
+    const bool norm = tensor.name.find("norm") != std::string::npos;
+    const auto values = random_bf16(tensor.name, tensor.elements(), norm ? 1.0f : 0.0f,
+                                    norm ? 0.1f : 1.0f / std::sqrt(static_cast<float>(model.config.hidden)));
+    std::copy(values.begin(), values.end(), weights.begin() + tensor.offset);
+  }
+  return weights;
+}
+
+/// Results of one op on one side, as values.
+struct Result {
+  std::vector<std::uint16_t> output, input_gradient, kept, recomputed;
+  std::vector<float> gradient;
+  double loss = 0;
+
+  bool operator==(const Result&) const = default;
+};
+
+std::vector<float> widened(const std::vector<std::byte>& bytes, ElementType type) {
+  std::vector<float> values;
+  if (type == ElementType::fp32) {
+    values.resize(bytes.size() / 4);
+    std::memcpy(values.data(), bytes.data(), bytes.size());
+  } else {
+    const auto* elements = reinterpret_cast<const std::uint16_t*>(bytes.data());
+    for (std::size_t i = 0; i < bytes.size() / 2; ++i) values.push_back(widen_bf16(elements[i]));
+  }
+  return values;
+}
+
+/// An op's operands in host memory; `gpu` runs copies of them on the device with the results poisoned (NaN).
+class OpUnderTest {
+ public:
+  OpUnderTest(const Case& c, LayerKind kind, Pass pass, Keep keep = Keep::everything) : model_(make_model(c.config)) {
+    binding_.model = &model_;
+    binding_.kind = kind;
+    binding_.pass = pass;
+    binding_.batch = c.batch;
+    binding_.layout = {keep, c.chunking, 0};
+    binding_.gradient_type = c.gradient_type;
+    binding_.loss_scale = 1.0 / static_cast<double>(c.batch.tokens());
+    const int index = kind == LayerKind::embedding ? 0 : kind == LayerKind::decoder ? 1 : 2;
+    elements_ = c.batch.tokens() * c.config.hidden;
+    weights = layer_weights(model_, index);
+    tied_weights = layer_weights(model_, 0);
+    input = random_bf16("input", elements_, 0, 1);
+    output_gradient = random_bf16("output gradient", elements_, 0, 1);
+    for (std::int64_t i = 0; i < c.batch.sequences * (c.batch.sequence_length + 1); ++i)
+      tokens.push_back(static_cast<std::int32_t>(
+          random_below(7, static_cast<std::uint64_t>(i), 1 + static_cast<std::uint64_t>(c.config.vocabulary) / 2)));
+    kept.resize(static_cast<std::size_t>(kept_region(model_, kind, c.batch, binding_.layout).bytes / 2));
+    recomputed.resize(static_cast<std::size_t>(recomputed_region(model_, kind, c.batch, binding_.layout).bytes / 2));
+    gradient_elements_ = model_.layers.at(static_cast<std::size_t>(index)).gradient_elements;
+  }
+
+  const Model& model() const { return model_; }
+  const TemplateBinding& binding() const { return binding_; }
+  bool has_gradient() const { return binding_.pass == Pass::backward || binding_.pass == Pass::loss; }
+
+  Result host() {
+    TemplateBinding b = binding_;
+    std::vector<std::byte> workspace(
+        static_cast<std::size_t>(workspace_region(model_, b.kind, b.pass, b.batch, b.layout).bytes));
+    std::vector<std::byte> gradient(
+        static_cast<std::size_t>(has_gradient() ? gradient_elements_ * element_bytes(b.gradient_type) : 0));
+    Result result;
+    result.output.resize(static_cast<std::size_t>(elements_));
+    result.input_gradient.resize(static_cast<std::size_t>(elements_));
+    result.kept = kept;
+    result.recomputed = recomputed;
+    bind(b, weights.data(), tied_weights.data(), tokens.data(), input.data(), result.output.data(),
+         reinterpret_cast<std::byte*>(result.kept.data()), reinterpret_cast<std::byte*>(result.recomputed.data()),
+         workspace.data(), output_gradient.data(), result.input_gradient.data(), gradient.data(), &result.loss);
+    run_template_host(b);
+    result.gradient = widened(gradient, b.gradient_type);
+    return result;
+  }
+
+  /// `in_place`: output over input, input_gradient over output_gradient. `runs` > 1: the later ones add to the
+  /// gradient.
+  Result gpu(CudaTemplates& templates, bool in_place = false, int runs = 1) {
+    TemplateBinding b = binding_;
+    b.layout.library_bytes = library_workspace_bytes(model_, b.batch);
+    DeviceMemory workspace(workspace_region(model_, b.kind, b.pass, b.batch, b.layout).bytes);
+    DeviceMemory gradient(has_gradient() ? gradient_elements_ * element_bytes(b.gradient_type) : 0);
+    DeviceMemory output(2 * elements_), input_gradient(2 * elements_), loss(8);
+    const DeviceMemory d_weights = to_device(weights), d_tied = to_device(tied_weights), d_tokens = to_device(tokens);
+    const DeviceMemory d_input = to_device(input), d_output_gradient = to_device(output_gradient);
+    DeviceMemory d_kept = to_device(kept), d_recomputed = to_device(recomputed);
+    for (DeviceMemory* memory : {&workspace, &gradient, &output, &input_gradient, &loss})
+      if (memory->bytes() > 0) memory->fill(0xFF);
+    if (b.pass == Pass::forward && d_kept.bytes() > 0) d_kept.fill(0xFF);
+    if (b.pass == Pass::recompute && d_recomputed.bytes() > 0) d_recomputed.fill(0xFF);
+    auto* out = (in_place ? d_input : output).as<std::uint16_t>();
+    auto* d_in = (in_place ? d_output_gradient : input_gradient).as<std::uint16_t>();
+    if (binding_.kind == LayerKind::embedding || binding_.pass == Pass::loss) {
+      out = output.as<std::uint16_t>();
+      d_in = input_gradient.as<std::uint16_t>();
+    }
+    bind(b, d_weights.as<std::uint16_t>(), d_tied.as<std::uint16_t>(), d_tokens.as<std::int32_t>(),
+         d_input.as<std::uint16_t>(), out, d_kept.data(), d_recomputed.data(), workspace.data(),
+         d_output_gradient.as<std::uint16_t>(), d_in, gradient.data(), loss.as<double>());
+    for (int run = 0; run < runs; ++run) {
+      b.accumulates = run > 0;
+      templates.run(b, nullptr);
+    }
+    synchronize_device();
+    Result result;
+    result.kept = to_host<std::uint16_t>(d_kept, static_cast<std::int64_t>(kept.size()));
+    result.recomputed = to_host<std::uint16_t>(d_recomputed, static_cast<std::int64_t>(recomputed.size()));
+    if (b.output) result.output.resize(static_cast<std::size_t>(elements_));
+    read(result.output, b.output == out ? (out == d_input.as<std::uint16_t>() ? d_input : output) : output);
+    if (b.input_gradient) result.input_gradient.resize(static_cast<std::size_t>(elements_));
+    read(result.input_gradient, d_in == d_output_gradient.as<std::uint16_t>() ? d_output_gradient : input_gradient);
+    result.gradient = widened(to_host<std::byte>(gradient, gradient.bytes()), b.gradient_type);
+    if (b.loss) result.loss = to_host<double>(loss, 1).front();
+    return result;
+  }
+
+  std::vector<std::uint16_t> weights, tied_weights, input, output_gradient, kept, recomputed;
+  std::vector<std::int32_t> tokens;
+  bool block_recompute = false;
+
+ private:
+  static void read(std::vector<std::uint16_t>& values, const DeviceMemory& memory) {
+    if (!values.empty()) memory.download(values.data(), static_cast<std::int64_t>(2 * values.size()));
+  }
+
+  /// Gives the op the operands that its pass has, and no others.
+  void bind(TemplateBinding& b, const std::uint16_t* w, const std::uint16_t* tied_w, const std::int32_t* t,
+            const std::uint16_t* in, std::uint16_t* out, std::byte* k, std::byte* r, std::byte* work,
+            const std::uint16_t* d_out, std::uint16_t* d_in, void* gradient, double* loss) const {
+    const bool embedding = b.kind == LayerKind::embedding, head = b.kind == LayerKind::head;
+    if (embedding || head) b.tokens = t;
+    if (!(embedding && b.pass == Pass::backward)) b.weights = w;
+    if (head && model_.config.tied_embeddings) b.tied_weights = tied_w;
+    if (!embedding) b.input = in;
+    if (b.pass == Pass::forward || (b.pass == Pass::recompute && block_recompute)) b.output = out;
+    if (!kept.empty()) b.kept = k;
+    if (!recomputed.empty() && b.pass != Pass::forward) b.recomputed = r;
+    b.workspace = work;
+    if (b.pass == Pass::backward) b.output_gradient = d_out;
+    if (!embedding && has_gradient()) b.input_gradient = d_in;
+    if (has_gradient()) b.gradient = gradient;
+    if (head) b.loss = loss;
+  }
+
+  Model model_;
+  TemplateBinding binding_;
+  std::int64_t elements_ = 0, gradient_elements_ = 0;
+};
+
+void expect_gradients_close(const OpUnderTest& op, const Result& gpu, const Result& host) {
+  std::vector<bool> covered(host.gradient.size());
+  for (const Span& group : gradient_groups(op.model(), op.binding().kind)) {
+    const auto begin = static_cast<std::size_t>(group.begin), end = begin + static_cast<std::size_t>(group.count);
+    const std::vector<float> actual(gpu.gradient.begin() + group.begin,
+                                    gpu.gradient.begin() + group.begin + group.count);
+    const std::vector<float> expected(host.gradient.begin() + group.begin,
+                                      host.gradient.begin() + group.begin + group.count);
+    EXPECT_LT(relative_error(actual, expected), kGradientTolerance) << group.name;
+    for (std::size_t i = begin; i < end; ++i) covered[i] = true;
+  }
+  for (std::size_t i = 0; i < covered.size(); ++i)
+    if (!covered[i]) {
+      ASSERT_EQ(gpu.gradient[i], 0.0f) << "padding at " << i;
+    }
+}
+
+/// Each field of a region as values; lse is fp32.
+void expect_region_close(const Region& region, const std::vector<std::uint16_t>& gpu,
+                         const std::vector<std::uint16_t>& host) {
+  for (const Field& field : region.fields) {
+    const auto begin = field.offset_bytes / 2, count = field.bytes / 2;
+    if (field.activation == Activation::lse) {
+      std::vector<float> actual(static_cast<std::size_t>(count / 2)), expected(actual.size());
+      std::memcpy(actual.data(), gpu.data() + begin, static_cast<std::size_t>(field.bytes));
+      std::memcpy(expected.data(), host.data() + begin, static_cast<std::size_t>(field.bytes));
+      EXPECT_LT(relative_error(actual, expected), kActivationTolerance) << "lse";
+      continue;
+    }
+    const std::vector<std::uint16_t> actual(gpu.begin() + begin, gpu.begin() + begin + count);
+    const std::vector<std::uint16_t> expected(host.begin() + begin, host.begin() + begin + count);
+    EXPECT_LT(relative_error(actual, expected), kActivationTolerance)
+        << "activation " << static_cast<int>(field.activation);
+  }
+}
+
+class CudaTemplatesTest : public GpuTestWith<Case> {};
+INSTANTIATE_TEST_SUITE_P(Cases, CudaTemplatesTest, ::testing::ValuesIn(cases()),
+                         [](const auto& parameter) { return parameter.param.name; });
+
+TEST_P(CudaTemplatesTest, DecoderForwardMatchesHost) {
+  CudaTemplates templates;
+  OpUnderTest op(GetParam(), LayerKind::decoder, Pass::forward);
+  const Result host = op.host(), gpu = op.gpu(templates);
+  EXPECT_LT(relative_error(gpu.output, host.output), kActivationTolerance);
+  expect_region_close(kept_region(op.model(), LayerKind::decoder, op.binding().batch, op.binding().layout), gpu.kept,
+                      host.kept);
+  EXPECT_EQ(op.gpu(templates).kept, gpu.kept);
+  EXPECT_EQ(op.gpu(templates, true).output, gpu.output);
+}
+
+// Whatever is kept, forward gives the same output, and a recompute the bits that forward had.
+TEST_P(CudaTemplatesTest, RecomputeGivesTheBitsOfForward) {
+  CudaTemplates templates;
+  OpUnderTest whole(GetParam(), LayerKind::decoder, Pass::forward);
+  const Result reference = whole.gpu(templates);
+  const Region everything =
+      kept_region(whole.model(), LayerKind::decoder, whole.binding().batch, whole.binding().layout);
+  for (const Keep keep : {Keep::input, Keep::input_attention}) {
+    OpUnderTest forward(GetParam(), LayerKind::decoder, Pass::forward, keep);
+    const Result kept = forward.gpu(templates);
+    EXPECT_EQ(kept.output, reference.output);
+    OpUnderTest recompute(GetParam(), LayerKind::decoder, Pass::recompute, keep);
+    recompute.kept = kept.kept;
+    recompute.block_recompute = true;
+    const Result again = recompute.gpu(templates);
+    EXPECT_EQ(again.output, reference.output);
+    for (const Field& field :
+         recomputed_region(recompute.model(), LayerKind::decoder, recompute.binding().batch, recompute.binding().layout)
+             .fields) {
+      const Field* const original = everything.find(field.activation);
+      ASSERT_NE(original, nullptr);
+      EXPECT_TRUE(std::equal(again.recomputed.begin() + field.offset_bytes / 2,
+                             again.recomputed.begin() + (field.offset_bytes + field.bytes) / 2,
+                             reference.kept.begin() + original->offset_bytes / 2))
+          << "keep " << static_cast<int>(keep) << " activation " << static_cast<int>(field.activation);
+    }
+  }
+}
+
+TEST_P(CudaTemplatesTest, DecoderBackwardMatchesHost) {
+  CudaTemplates templates;
+  OpUnderTest op(GetParam(), LayerKind::decoder, Pass::backward);
+  op.kept = OpUnderTest(GetParam(), LayerKind::decoder, Pass::forward).host().kept;
+  const Result host = op.host(), gpu = op.gpu(templates);
+  EXPECT_LT(relative_error(gpu.input_gradient, host.input_gradient), kGradientTolerance);
+  expect_gradients_close(op, gpu, host);
+  const Result in_place = op.gpu(templates, true);
+  EXPECT_EQ(in_place.input_gradient, gpu.input_gradient);
+  EXPECT_EQ(in_place.gradient, gpu.gradient);
+  std::vector<float> twice = gpu.gradient;
+  for (float& value : twice) value *= 2;
+  EXPECT_LT(relative_error(op.gpu(templates, false, 2).gradient, twice),
+            op.binding().gradient_type == ElementType::fp32 ? 1e-6 : 5e-3);
+}
+
+// Backward from the input alone: the chunked MLP makes gate_up again itself, with the same bits.
+TEST_P(CudaTemplatesTest, BackwardDoesNotDependOnWhatWasKept) {
+  CudaTemplates templates;
+  OpUnderTest whole(GetParam(), LayerKind::decoder, Pass::backward);
+  whole.kept = OpUnderTest(GetParam(), LayerKind::decoder, Pass::forward).gpu(templates).kept;
+  const Result reference = whole.gpu(templates);
+  OpUnderTest recompute(GetParam(), LayerKind::decoder, Pass::recompute, Keep::input);
+  OpUnderTest op(GetParam(), LayerKind::decoder, Pass::backward, Keep::input);
+  op.recomputed = recompute.gpu(templates).recomputed;
+  const Result result = op.gpu(templates);
+  EXPECT_EQ(result.input_gradient, reference.input_gradient);
+  EXPECT_EQ(result.gradient, reference.gradient);
+}
+
+TEST_P(CudaTemplatesTest, HeadMatchesHost) {
+  CudaTemplates templates;
+  OpUnderTest op(GetParam(), LayerKind::head, Pass::loss);
+  const Result host = op.host(), gpu = op.gpu(templates);
+  EXPECT_NEAR(gpu.loss, host.loss, 2e-3 * host.loss);
+  EXPECT_LT(relative_error(gpu.input_gradient, host.input_gradient), kGradientTolerance);
+  expect_gradients_close(op, gpu, host);
+  const Result again = op.gpu(templates);
+  EXPECT_EQ(again.loss, gpu.loss);
+  EXPECT_EQ(again.gradient, gpu.gradient);
+}
+
+TEST_P(CudaTemplatesTest, EmbeddingMatchesHost) {
+  CudaTemplates templates;
+  OpUnderTest forward(GetParam(), LayerKind::embedding, Pass::forward);
+  EXPECT_EQ(forward.gpu(templates).output, forward.host().output);  // a copy
+  OpUnderTest backward(GetParam(), LayerKind::embedding, Pass::backward);
+  const Result host = backward.host(), gpu = backward.gpu(templates);
+  EXPECT_LT(relative_error(gpu.gradient, host.gradient), GetParam().gradient_type == ElementType::fp32 ? 1e-6 : 5e-3);
+  EXPECT_EQ(backward.gpu(templates).gradient, gpu.gradient);
+}
+
+using CudaTemplatesErrors = GpuTest;
+
+TEST_F(CudaTemplatesErrors, MissingOperandsAndPassesAreNamed) {
+  CudaTemplates templates;
+  const Model model = make_model(cases().front().config);
+  TemplateBinding binding;
+  binding.model = &model;
+  binding.batch = {1, 1};
+  EXPECT_THROW(templates.run(binding, nullptr), std::logic_error);
+  binding.kind = LayerKind::head;
+  binding.pass = Pass::forward;
+  EXPECT_THROW(templates.run(binding, nullptr), std::logic_error);
+}
+
+}  // namespace
+}  // namespace penstock::exec
