@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <numbers>
+#include <utility>
 #include <vector>
 
 #include "exec/host/attention.h"
@@ -57,6 +58,21 @@ TEST(Rotary, Llama3ScalingInterpolatesBetweenWavelengths) {
   EXPECT_DOUBLE_EQ(frequencies[0], 1.0);  // wavelength 6.28
   EXPECT_NEAR(frequencies[1], frequency * 5.0 / 12.0, 1e-12);
   EXPECT_NEAR(frequencies[2], frequency * frequency / 8.0, 1e-15);  // wavelength 2.7 million
+}
+
+/// The same scaling just inside and outside both bounds: wavelengths of 8200 are divided, of 2040 left as they are.
+TEST(Rotary, Llama3ScalingBoundsOfTheWavelengths) {
+  ModelConfig config = attention_config(1, 1, 4);
+  config.rope_factor = 8.0;
+  config.rope_low_freq_factor = 1.0;
+  config.rope_high_freq_factor = 4.0;
+  config.rope_original_positions = 8192;
+  for (const auto& [wavelength, factor] : {std::pair{8200.0, 1.0 / 8.0}, std::pair{2040.0, 1.0}}) {
+    const double frequency = 2.0 * std::numbers::pi / wavelength;
+    config.rope_theta = std::pow(frequency, -2.0);  // theta^(-2/4) = frequency
+    // Interpolation beyond a bound would give a factor of 0.12472 (not 0.125) and 1.0046 (not 1).
+    EXPECT_NEAR(rotary_frequencies(config)[1] / frequency, factor, 1e-9) << wavelength;
+  }
 }
 
 /// head_dim 2, frequency 1: position p turns (1, 0) by p radians; v stays.
