@@ -122,8 +122,9 @@ void update_one(const StepScalars& s, float gradient, float& p, float& m, float&
   p = p - s.step_size * m / denominator;
 }
 
-/// The same on a vector. REQUIRES: a machine with fma instructions, else MulAdd rounds twice.
-void update_vector(const StepScalars& s, FloatVector gradient, FloatVector& p, FloatVector& m, FloatVector& v) {
+/// The same on a vector. Only where there are fma instructions (kVectorFma): without, MulAdd rounds twice.
+[[maybe_unused]] void update_vector(const StepScalars& s, FloatVector gradient, FloatVector& p, FloatVector& m,
+                                    FloatVector& v) {
   const auto all = [](float value) { return hn::Set(kFloats, value); };
   const FloatVector g = hn::Mul(gradient, all(s.clip_scale));
   m = hn::MulAdd(all(s.beta1), m, hn::Mul(all(s.one_minus_beta1), g));
