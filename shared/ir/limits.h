@@ -12,6 +12,6 @@ inline constexpr std::int64_t kMaxTokens = std::int64_t{1} << 31;  // of one mic
 inline constexpr std::int64_t kMaxMicroBatches = 1'000'000;        // per step
 inline constexpr std::size_t kMaxOps = 20'000'000;                 // per step
 inline constexpr std::size_t kMaxLanes = 64;
-inline constexpr std::int64_t kMaxSegmentVisits = std::int64_t{1} << 28;  // see Segments::visits
+inline constexpr std::int64_t kMaxSegmentVisits = std::int64_t{1} << 26;  // see Segments::visits; also ops x lanes
 
 }  // namespace penstock

@@ -1,10 +1,14 @@
 #include "shared/ir/memory.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <string_view>
 #include <utility>
 
+#include "shared/error.h"
+#include "shared/ir/limits.h"
 #include "shared/ir/segments.h"
 
 namespace penstock {
@@ -147,6 +151,10 @@ std::vector<TierMemory> schedule_memory(const Schedule& schedule) {
   }
 
   const Segments segments(schedule);
+  if (segments.visits() > kMaxSegmentVisits)
+    throw InputError(
+        fmt::format("the schedule's accesses overlap too finely to be counted: {} pieces of memory touched {} times",
+                    segments.count(), segments.visits()));
   const std::vector<SegmentUse> uses = segment_uses(schedule, segments);
   for (std::uint32_t i = 0; i < segments.count(); ++i) {
     const auto tier = static_cast<std::size_t>(segments.tier(i));

@@ -34,7 +34,8 @@ struct TierMemory {
   std::vector<std::pair<std::string, std::int64_t>> contents;
 };
 
-/// One entry per tier of the schedule. REQUIRES: a schedule whose indices and ranges are in bounds (parse_schedule and
+/// One entry per tier of the schedule. Throws InputError if accesses overlap more finely than any real schedule's
+/// (check_schedule refuses those). REQUIRES: a schedule whose indices and ranges are in bounds (parse_schedule and
 /// check_schedule see to that). A byte that holds several things during the step is counted once in `contents`, as the first
 /// of them that is not workspace; what no op touches (alignment, larger slots) is "unused".
 std::vector<TierMemory> schedule_memory(const Schedule& schedule);

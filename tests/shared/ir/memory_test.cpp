@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "shared/error.h"
+#include "shared/ir/checker.h"
 #include "tests/shared/ir/small_schedule.h"
 
 namespace penstock {
@@ -96,6 +98,21 @@ TEST(Memory, CountsStatesInEveryPhaseAndStagesOneLayer) {
   EXPECT_EQ(phase(memory[0], MemoryPhase::save), 0);
   EXPECT_EQ(memory[0].peak_phase, MemoryPhase::backward);
   EXPECT_LE(memory[0].peak_bytes, memory[0].arena_bytes);
+}
+
+// 10000 ranges nested in one another make 10000 x 10000 visits: refused, not waited for.
+TEST(Memory, RefusesAccessesThatOverlapTooFinely) {
+  Schedule schedule = phases();
+  schedule.buffers[0].bytes = 20000;
+  schedule.tiers[0].capacity_bytes = 30000;
+  for (int i = 0; i < 10000; ++i)
+    schedule.ops[0].reads.push_back({0, i, 20000 - 2 * i, {TensorKind::weights, 1, 0, -1}});
+  schedule.buffers[1].offset_bytes = 20224;
+  schedule.buffers[2].offset_bytes = 20480;
+  EXPECT_THROW(schedule_memory(schedule), InputError);
+  const std::vector<Fault> faults = check_schedule(schedule);
+  ASSERT_EQ(faults.size(), 1u);
+  EXPECT_NE(faults[0].text.find("too large to be checked"), std::string::npos) << faults[0].text;
 }
 
 TEST(Memory, NamesItsPhases) {
