@@ -199,8 +199,19 @@ struct Speed {
   double spread = 0;
   double tokens_per_second = 0;
   double model_flops_per_second = 0;
-  double predicted_seconds = 0;
+  double predicted_seconds = 0;  // 0 = not known
 };
+
+/// 0 where the machine lacks a figure that the schedule needs: no reason for a run that is done to fail.
+double predicted_step_seconds(const Setup& setup) {
+  sim::SimulateOptions options;
+  options.record_timeline = false;
+  try {
+    return sim::simulate(setup.schedule, setup.scenario.machine, options).step_seconds;
+  } catch (const InputError&) {
+    return 0;
+  }
+}
 
 std::optional<Speed> measure(const Setup& setup, const Timeline& timeline) {
   if (timeline.steps - timeline.warmup_steps < 2) return std::nullopt;
@@ -212,9 +223,7 @@ std::optional<Speed> measure(const Setup& setup, const Timeline& timeline) {
   speed.model_flops_per_second =
       model_flops(setup.scenario.model, {setup.scenario.sequences, setup.scenario.sequence_length}) /
       speed.step_seconds;
-  sim::SimulateOptions options;
-  options.record_timeline = false;
-  speed.predicted_seconds = sim::simulate(setup.schedule, setup.scenario.machine, options).step_seconds;
+  speed.predicted_seconds = predicted_step_seconds(setup);
   return speed;
 }
 
@@ -225,6 +234,7 @@ void print_tail(const Setup& setup, const ExecutorResult& result, const std::opt
   fmt::print("steady step {} (median; spread {:.1f} %), {:.1f} tokens/s, {} model FLOPs\n",
              format_seconds(speed->step_seconds), speed->spread * 100, speed->tokens_per_second,
              format_flops(speed->model_flops_per_second));
+  if (speed->predicted_seconds <= 0) return;
   fmt::print("predicted   {} ({:+.1f} %{})\n", format_seconds(speed->predicted_seconds),
              (speed->predicted_seconds / speed->step_seconds - 1) * 100,
              setup.scenario.machine.measured

@@ -170,5 +170,23 @@ TEST(Executor, SkipsTheUpdateAndSaysSoWhenTheNormIsNotFinite) {
   EXPECT_EQ(run.training().states().fingerprint(), before);
 }
 
+TEST(Training, LearningRateWarmsUpLinearlyAndStaysAcrossRuns) {
+  SmallRun run(small::input(small::llama(), "penstock"));
+  run.training().load(*random_states(3), 1);  // one step is behind the states
+  TrainingOptions options = run.options(2);
+  options.hyper.learning_rate = 0.25;
+  options.learning_rate_warmup_steps = 4;
+  std::vector<double> rates;
+  std::vector<std::int64_t> steps;
+  options.report = [&](const StepReport& report) {
+    rates.push_back(report.learning_rate);
+    steps.push_back(report.step);
+  };
+  run.training().run(options);
+  run.training().run(options);
+  EXPECT_EQ(steps, (std::vector<std::int64_t>{2, 3, 4, 5}));
+  EXPECT_EQ(rates, (std::vector<double>{0.125, 0.1875, 0.25, 0.25}));
+}
+
 }  // namespace
 }  // namespace penstock::exec
