@@ -58,7 +58,7 @@ std::string choose_backend(const Scenario& scenario, const std::string& name) {
   return !scenario.machine.gpu.is_host && cuda_device_available() ? "cuda" : "host";
 }
 
-std::unique_ptr<Backend> open_backend(Scenario& scenario, const std::string& name, const std::string& hbm_limit) {
+std::unique_ptr<Backend> open_backend(const Scenario& scenario, const std::string& name, const std::string& hbm_limit) {
   const std::int64_t limit = hbm_limit.empty() ? 0 : parse_bytes(hbm_limit, "--hbm-limit");
   const std::string chosen = choose_backend(scenario, name);
   if (chosen == "cuda") {
@@ -66,7 +66,7 @@ std::unique_ptr<Backend> open_backend(Scenario& scenario, const std::string& nam
       throw InputError(fmt::format(
           "backend cuda: the scenario's machine \"{}\" has no GPU; name one with --set machine.hardware=FILE",
           scenario.machine.name));
-    if (limit > 0) scenario.machine.gpu.hbm_bytes = std::min(scenario.machine.gpu.hbm_bytes, limit);
+    if (!cuda_device_available()) throw InputError("backend cuda: " + describe_cuda_devices());
     return make_cuda_backend({.device = 0, .deterministic = scenario.run.deterministic, .hbm_limit_bytes = limit});
   }
   return make_host_backend({scenario.run.link_h2d_bytes_per_second, scenario.run.link_d2h_bytes_per_second, limit});

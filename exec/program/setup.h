@@ -20,9 +20,8 @@ Scenario load_scenario(const std::filesystem::path& path, const std::vector<std:
 /// the scenario says.
 std::string choose_backend(const Scenario& scenario, const std::string& name);
 
-/// `name`: host, cuda, or auto (cuda if usable), or empty: as the scenario says. `hbm_limit` as "24GiB", or empty; the
-/// scenario's machine is lowered to it.
-std::unique_ptr<Backend> open_backend(Scenario& scenario, const std::string& name, const std::string& hbm_limit);
+/// `name` as for choose_backend; `hbm_limit` as "24GiB", or empty. Throws InputError that says what is missing.
+std::unique_ptr<Backend> open_backend(const Scenario& scenario, const std::string& name, const std::string& hbm_limit);
 
 /// The scenario's schedule as its policy writes it for at most the backend's memory, or the one in `file`. Throws
 /// InputError if it does not pass the checker or is for another workload, DoesNotFit if a tier is too small.
