@@ -133,6 +133,7 @@ struct Attention::Plans {
       std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t, int>;
 
   cudnnHandle_t handle = nullptr;
+  Stream handle_stream = nullptr;  // as in a new handle
   std::map<Key, std::unique_ptr<Plan>> plans;
 
   ~Plans() {
@@ -154,7 +155,8 @@ struct Attention::Plans {
       throw DoesNotFit("attention: cuDNN wants a workspace of " + std::to_string(plan.workspace) +
                        " bytes, the schedule gives " + std::to_string(workspace.bytes) +
                        "; make the schedule again with library_workspace_bytes of this model and length");
-    PENSTOCK_CUDNN(cudnnSetStream(handle, stream));
+    if (stream != handle_stream) PENSTOCK_CUDNN(cudnnSetStream(handle, stream));
+    handle_stream = stream;
     check_graph(plan.graph.execute(handle, pointers, workspace.data), "attention", __LINE__);
   }
 };

@@ -95,13 +95,17 @@ struct Plan {
   cublasLtMatmulHeuristicResult_t choice{};
 };
 
-Plan make_plan(cublasLtHandle_t handle, const MatmulShape& shape, std::uint64_t workspace) {
+/// `bias`: any of the shape, all are aligned alike.
+Plan make_plan(cublasLtHandle_t handle, const MatmulShape& shape, const void* bias, std::uint64_t workspace) {
   Plan plan;
   plan.shape = shape;
   PENSTOCK_CUBLAS(cublasLtMatmulDescCreate(&plan.operation, CUBLAS_COMPUTE_32F, CUDA_R_32F));
   set(plan.operation, CUBLASLT_MATMUL_DESC_TRANSA, shape.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(plan.operation, CUBLASLT_MATMUL_DESC_TRANSB, shape.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
-  if (shape.bias) set(plan.operation, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+  if (shape.bias) {
+    set(plan.operation, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+    set(plan.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+  }
   const std::int64_t a_columns = shape.a_transposed ? shape.m : shape.k,
                      b_columns = shape.b_transposed ? shape.k : shape.n;
   plan.a = layout(CUDA_R_16BF, shape.m * shape.k / a_columns, a_columns);
@@ -131,10 +135,10 @@ struct Matmul::Plans {
   std::vector<std::unique_ptr<Plan>> plans;  // in the order of first use
   std::map<std::pair<MatmulShape, std::int64_t>, Plan*> index;
 
-  Plan& find(const MatmulShape& shape, std::int64_t workspace) {
+  Plan& find(const MatmulShape& shape, const void* bias, std::int64_t workspace) {
     Plan*& place = index[{shape, workspace}];
     if (!place) {
-      plans.push_back(std::make_unique<Plan>(make_plan(handle, shape, static_cast<std::uint64_t>(workspace))));
+      plans.push_back(std::make_unique<Plan>(make_plan(handle, shape, bias, static_cast<std::uint64_t>(workspace))));
       place = plans.back().get();
     }
     return *place;
@@ -148,7 +152,7 @@ std::size_t Matmul::library_version() { return cublasLtGetVersion(); }
 
 void Matmul::run(const MatmulShape& shape, const void* a, const void* b, const void* c, void* d, const void* bias,
                  LibraryWorkspace workspace, Stream stream) {
-  Plan& plan = plans_->find(shape, std::min(workspace.bytes, kLibraryWorkspaceBytes));
+  Plan& plan = plans_->find(shape, bias, std::min(workspace.bytes, kLibraryWorkspaceBytes));
   if (shape.bias) set(plan.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
   const float one = 1.0f, beta = shape.adds ? 1.0f : 0.0f;
   PENSTOCK_CUBLAS(cublasLtMatmul(plans_->handle, plan.operation, &one, b, plan.b, a, plan.a, &beta, shape.adds ? c : d,

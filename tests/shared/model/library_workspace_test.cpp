@@ -1,0 +1,77 @@
+// The bound against what cuDNN 9.19 asked for on an H200, and the cut into pieces by hand.
+#include "shared/model/library_workspace.h"
+
+#include <gtest/gtest.h>
+
+namespace penstock {
+namespace {
+
+Model attention_model(std::int64_t heads, std::int64_t kv_heads, std::int64_t head_dim) {
+  Model model;
+  model.config.heads = heads;
+  model.config.kv_heads = kv_heads;
+  model.config.head_dim = head_dim;
+  return model;
+}
+
+constexpr std::int64_t kSlack = std::int64_t{4} << 20;
+
+// One sequence of 1024: 28 heads x (2 x 1024^2 + 4 x 1024 x 128 + 8 x 1024) = 73 629 696 bytes; 14 of them fit 1 GiB
+// less the slack, so 16 sequences take two calls of 8.
+TEST(AttentionPiece, SequencesAreCutIntoEqualCalls) {
+  const AttentionPiece piece = attention_backward_piece(attention_model(28, 4, 128), {16, 1024});
+  EXPECT_EQ(piece.sequences, 8);
+  EXPECT_EQ(piece.kv_groups, 4);
+  EXPECT_EQ(piece.bytes, 8 * 73'629'696 + kSlack);
+}
+
+// Measured whole: 3.99 GB for 4 sequences of 4096, so 0.9975 GB each; two would not fit.
+TEST(AttentionPiece, OneSequenceWhereTwoDoNotFit) {
+  const AttentionPiece piece = attention_backward_piece(attention_model(28, 4, 128), {4, 4096});
+  EXPECT_EQ(piece.sequences, 1);
+  EXPECT_EQ(piece.kv_groups, 4);
+  EXPECT_NEAR(static_cast<double>(piece.bytes - kSlack), 3.99e9 / 4, 0.01 * 3.99e9 / 4);
+}
+
+// Measured whole: 8.86 GB for 2 sequences x 8 groups, 0.554 GB per group: one group per call.
+TEST(AttentionPiece, GroupsOfOneSequenceWhereASequenceDoesNotFit) {
+  const AttentionPiece piece = attention_backward_piece(attention_model(32, 8, 128), {2, 8192});
+  EXPECT_EQ(piece.sequences, 1);
+  EXPECT_EQ(piece.kv_groups, 1);
+  EXPECT_NEAR(static_cast<double>(piece.bytes - kSlack), 8.86e9 / 16, 0.01 * 8.86e9 / 16);
+}
+
+// Measured whole: 60.6 GB for 4 groups. No piece is smaller than a group, so the need exceeds the budget, openly.
+TEST(AttentionPiece, AGroupBeyondTheBudgetSaysWhatItNeeds) {
+  const Model model = attention_model(28, 4, 128);
+  const AttentionPiece piece = attention_backward_piece(model, {1, 32768});
+  EXPECT_EQ(piece.kv_groups, 1);
+  EXPECT_GT(piece.bytes, kAttentionWorkspaceBudget);
+  EXPECT_NEAR(static_cast<double>(piece.bytes), 60.6e9 / 4, 0.01 * 60.6e9 / 4);
+  EXPECT_GE(library_workspace_bytes(model, {1, 32768}), piece.bytes);
+}
+
+// Four groups of which three fit: two calls of two rather than three and one.
+TEST(AttentionPiece, GroupsAreCutIntoEqualCalls) {
+  // A group of 2 heads at length 8192, head dim 64: 2 x (134 217 728 + 2 097 152 + 65 536) = 272 760 832 bytes; 3 fit.
+  const AttentionPiece piece = attention_backward_piece(attention_model(8, 4, 64), {1, 8192});
+  EXPECT_EQ(piece.kv_groups, 2);
+  EXPECT_EQ(piece.bytes, 2 * 272'760'832 + kSlack);
+}
+
+// Length 1000 is padded to 1024. Without order the call is whole: 2 x 4 bytes x tokens x heads x head dim and
+// statistics.
+TEST(AttentionPiece, UnorderedBackwardIsNeverCut) {
+  const AttentionPiece piece = attention_backward_piece(attention_model(28, 4, 128), {16, 1000}, false);
+  EXPECT_EQ(piece.sequences, 16);
+  EXPECT_EQ(piece.kv_groups, 4);
+  EXPECT_EQ(piece.bytes, 16 * 28 * (8 * 1024 * 128 + 8 * 1024) + kSlack);
+}
+
+TEST(LibraryWorkspace, IsAtLeastWhatMatmulsGetAndAligned) {
+  EXPECT_EQ(library_workspace_bytes(attention_model(2, 1, 64), {1, 64}), kLibraryWorkspaceBytes);
+  EXPECT_EQ(library_workspace_bytes(attention_model(28, 4, 128), {16, 1024}) % kFieldAlignment, 0);
+}
+
+}  // namespace
+}  // namespace penstock
