@@ -10,6 +10,8 @@ Bounds same_traffic_bound(const Schedule& schedule, const std::vector<OpCost>& c
   ResourceVector used{};
   double launch_seconds = 0;
   for (const Op& op : schedule.ops) {
+    // A wait that comes late costs nothing.
+    if (std::holds_alternative<WaitWork>(op.work)) continue;
     const OpCost& cost = costs[op.id];
     lane_seconds[op.lane] += cost.solo_seconds() + cost.sustained_extra_seconds;
     launch_seconds += cost.launch_seconds;

@@ -61,8 +61,7 @@ class CostModel {
     op_ = &op;
     on_gpu_ = is_gpu(schedule_.lanes[op.lane].kind);
     OpCost cost = std::visit([this](const auto& work) { return price(work); }, op.work);
-    const bool is_wait = std::holds_alternative<WaitWork>(op.work);
-    if (!is_wait && (!on_gpu_ || machine_.gpu.is_host)) cost.latency_seconds += machine_.host_op_seconds;
+    if (!on_gpu_ || machine_.gpu.is_host) cost.latency_seconds += machine_.host_op_seconds;
     if (machine_.gpu.is_host) cost.launch_seconds = 0;  // handing an op to a worker is its host_op_seconds
     return cost;
   }

@@ -26,6 +26,7 @@ Engine::Engine(const Schedule& schedule, const std::vector<OpCost>& costs, const
   counters_.resize(kSlots * ops);
   unfinished_.assign(kSlots, 0);
   segment_start_.resize(kSlots * flat_.segment_seconds.size());
+  wait_ready_.resize(kSlots * flat_.waits.size());
   busy_.assign(static_cast<std::size_t>(flat_.lanes), 0);
   for (const OpCost& cost : costs) {
     const bool uses = std::any_of(cost.demand.begin(), cost.demand.end(), [](double demand) { return demand > 0; });
@@ -50,6 +51,7 @@ Engine::Engine(const Schedule& schedule, const std::vector<OpCost>& costs, const
 void Engine::reset_slot(int step) {
   for (int op = 0; op < flat_.ops; ++op) counter(step, op) = flat_.predecessors[op] + flat_.predecessors_before[op];
   for (std::size_t k = 0; k < flat_.segment_seconds.size(); ++k) segment_start(step, static_cast<int>(k)) = kUnlimited;
+  for (std::size_t k = 0; k < flat_.waits.size(); ++k) wait_ready(step, static_cast<int>(k)) = -kUnlimited;
   unfinished_[slot(step)] = flat_.ops;
 }
 
@@ -197,6 +199,7 @@ void Engine::release_successors(const IndexLists& successors, int op, int step) 
     const std::int32_t next = successors.items[i];
     if (--counter(step, next) != 0) continue;
     if (flat_.lane_of[next] < 0) {
+      wait_ready(step, flat_.segment_of[next]) = now_ + costs_[next].latency_seconds;
       schedule_wait();
     } else if (Lane& lane = lanes_[flat_.lane_of[next]]; lane.op == next && lane.step == step) {
       try_start(lane);
@@ -235,7 +238,7 @@ void Engine::start_segments(double time) {
 void Engine::schedule_wait() {
   if (launch_parked_ || launch_segment_ == static_cast<int>(flat_.waits.size())) return;
   if (counter(launch_step_, flat_.waits[launch_segment_]) == 0 && wait_time_ == kUnlimited)
-    wait_time_ = std::max(now_, launch_free_);
+    wait_time_ = std::max({now_, launch_free_, wait_ready(launch_step_, launch_segment_)});
 }
 
 void Engine::end_wait() {
@@ -255,6 +258,7 @@ void Engine::rebase() {
     lane.since -= now_;
   }
   for (double& start : segment_start_) start -= now_;
+  for (double& ready : wait_ready_) ready -= now_;
   launch_free_ -= now_;
   wait_time_ -= now_;
   origin_ += now_;
@@ -275,6 +279,7 @@ EngineState Engine::state() const {
   state.positions.insert(state.positions.end(),
                          {launch_step_ - steps_, launch_segment_, launch_parked_, wait_time_ < kUnlimited});
   state.seconds.insert(state.seconds.end(), {std::max(0.0, launch_free_ - now_), duty_});
+  state.seconds.push_back(wait_time_ < kUnlimited ? wait_time_ - now_ : 0);
   return state;
 }
 

@@ -4,7 +4,8 @@
 //  - A lane executes its ops one at a time, in order, step after step.
 //  - An op starts when its lane is free, all its predecessors have ended and, on GPU lanes, it has been launched.
 //  - One thread launches GPU ops in id order, ahead of their execution; each takes its launch_seconds. At a wait the
-//    thread stands until the awaited op has ended. It goes on into the next step without a pause.
+//    thread stands until the awaited op has ended, and the wait's latency_seconds longer if it had arrived before that:
+//    it has to be woken. It goes on into the next step without a pause.
 //  - Two steps are in flight at most: step s is handed to the lanes when every op of step s - 2 has ended. (Buffers
 //    rarely allow more than that, and it bounds how far launches and input run ahead.)
 //  - A running op first spends its latency, then advances at the rate that fluid.h gives it. Rates change only when an
@@ -85,6 +86,7 @@ class Engine {
   double& segment_start(int step, int segment) {
     return segment_start_[slot(step) * flat_.segment_seconds.size() + segment];
   }
+  double& wait_ready(int step, int wait) { return wait_ready_[slot(step) * flat_.waits.size() + wait]; }
   void reset_slot(int step);
   void advance_one_event();
   void try_start(Lane& lane);
@@ -122,6 +124,7 @@ class Engine {
   std::vector<std::int32_t> counters_;    // kSlots x ops: predecessors that have not ended
   std::vector<std::int32_t> unfinished_;  // kSlots: ops that have not ended
   std::vector<double> segment_start_;     // kSlots x segments: kUnlimited = not yet
+  std::vector<double> wait_ready_;        // kSlots x waits: when a thread that stands there may go on
   std::vector<double> busy_;
   std::vector<FluidOp> fluid_;  // scratch of share()
   std::vector<Lane*> sharing_;

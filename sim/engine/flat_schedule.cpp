@@ -39,6 +39,7 @@ FlatSchedule::FlatSchedule(const Schedule& schedule, const std::vector<OpCost>& 
   for (const Op& op : schedule.ops) {
     const LaneKind kind = schedule.lanes[op.lane].kind;
     if (const auto* wait = std::get_if<WaitWork>(&op.work)) {
+      segment_of[op.id] = static_cast<std::int32_t>(waits.size());
       waits.push_back(op.id);
       segment_seconds.push_back(0);
       add_edge(wait->op, op.id, wait->distance);

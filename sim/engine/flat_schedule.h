@@ -28,7 +28,7 @@ struct FlatSchedule {
 
   // The launch thread: segments of launches, a wait between each two. Op i is launched launch_offset[i] after the start
   // of its segment; launches of a segment take segment_seconds; segment k ends with waits[k].
-  std::vector<std::int32_t> segment_of;  // -1 for ops that are not launched
+  std::vector<std::int32_t> segment_of;  // -1 for ops that are not launched; of a wait: the segment that it ends
   std::vector<double> launch_offset;
   std::vector<double> segment_seconds;
   std::vector<std::int32_t> waits;  // segment_seconds.size() - 1 of them

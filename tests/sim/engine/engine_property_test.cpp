@@ -42,8 +42,12 @@ struct RandomSimulation : TinySimulation {
   }
 
   OpCost random_cost(bool contended) {
-    if (std::holds_alternative<WaitWork>(schedule.ops.back().work)) return {};
-    OpCost cost = alone(uniform(0, 2));
+    OpCost cost;
+    if (std::holds_alternative<WaitWork>(schedule.ops.back().work)) {
+      cost.latency_seconds = uniform(0, 0.1);
+      return cost;
+    }
+    cost = alone(uniform(0, 2));
     if (random() % 2 == 0) cost.latency_seconds = uniform(0, 0.2);
     if (is_gpu(schedule.lanes[schedule.ops.back().lane].kind)) cost.launch_seconds = uniform(0, 0.1);
     if (contended)

@@ -213,6 +213,21 @@ TEST(Engine, AWaitKeepsLaunchesFromRunningAhead) {
   EXPECT_EQ(time_of(run, 1, wait).start, time_of(run, 0, second).start + 0.25);
 }
 
+// The same, and the thread takes 0.125 to wake up. A wait for what had ended before the thread arrived costs nothing.
+TEST(Engine, AThreadThatStandsInAWaitHasToBeWoken) {
+  TinySimulation tiny;
+  OpCost cost = alone(1), wake;
+  cost.launch_seconds = 0.25;
+  wake.latency_seconds = 0.125;
+  const int first = tiny.costs(tiny.compute("layer 0"), cost);
+  const int wait = tiny.costs(tiny.op("wait", TinySimulation::kLaunch, WaitWork{first, 0}), wake);
+  tiny.costs(tiny.op("again", TinySimulation::kLaunch, WaitWork{first, 0}), wake);
+  tiny.costs(tiny.compute("layer 1"), cost);
+  const SimulatedRun run = tiny.run();
+  EXPECT_EQ(run.step_seconds, 2.375);
+  EXPECT_EQ(time_of(run, 1, wait).end, time_of(run, 1, first).end + 0.125);
+}
+
 // Burst 10, sustained 12. Without a pause duty is 1 and every step takes 12.
 TEST(Engine, AGpuThatNeverPausesRunsAtItsSustainedRate) {
   TinySimulation tiny;
