@@ -9,6 +9,7 @@
 #include "exec/host/gradient_sink.h"
 #include "exec/host/loss.h"
 #include "exec/host/storage.h"
+#include "exec/optimizer/denormals.h"
 
 namespace penstock::exec {
 namespace {
@@ -157,6 +158,7 @@ void run_head(const TemplateBinding& b) {
 
 void run_template_host(const TemplateBinding& binding) {
   require({binding.model}, "a template");
+  const KeepDenormals keep;
   switch (binding.kind) {
     case LayerKind::embedding: run_embedding(binding); break;
     case LayerKind::decoder: run_decoder(binding); break;

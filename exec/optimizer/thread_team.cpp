@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "exec/optimizer/denormals.h"
+
 namespace penstock::exec {
 namespace {
 
@@ -56,6 +58,7 @@ class Helper {
       lock.unlock();
       std::exception_ptr failure;
       try {
+        const KeepDenormals keep;
         (*body_)(begin_, end_);
       } catch (...) {
         failure = std::current_exception();
@@ -97,6 +100,7 @@ void for_ranges(std::int64_t elements, std::int64_t granule, int threads, const 
   }
   std::exception_ptr failure;
   try {
+    const KeepDenormals keep;
     body(0, begin_of(1));
   } catch (...) {
     failure = std::current_exception();

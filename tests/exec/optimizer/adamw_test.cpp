@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#if defined(__SSE__)
+#include <xmmintrin.h>
+#endif
+
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -215,6 +219,22 @@ TEST(AdamW, KeepsDenormals) {
   EXPECT_NEAR(state.v(0) / 5e-42, 1.0, 1e-3);  // spacing of denormals: 1.4e-45
   EXPECT_GT(state.v(15), 0.0f);
 }
+
+#if defined(__SSE__)
+/// A library that was loaded may have switched denormals off; helpers inherit it from the thread that makes them.
+TEST(AdamW, KeepsDenormalsWhereTheCallerFlushes) {
+  const unsigned before = _mm_getcsr();
+  _mm_setcsr(before | 0x8040);
+  const std::vector<float> zeros(65536, 0.0f), ones(65536, 1.0f), gradient(65536, 1e-20f);
+  State state(StateFormat::planes, ElementType::fp32, ones, zeros, zeros);
+  adamw_host(state.bound(), gradient.data(), ElementType::fp32, 65536, make_step_scalars({}, 1, 0, false), 3);
+  const unsigned during = _mm_getcsr();
+  _mm_setcsr(before);
+  EXPECT_EQ(during & 0x8040, 0x8040u);  // the caller's own choice is given back
+  EXPECT_GT(state.v(0), 0.0f);
+  EXPECT_GT(state.v(65535), 0.0f);
+}
+#endif
 
 TEST(AdamW, SkipLeavesEverything) {
   const Inputs in = wild_inputs(100);
