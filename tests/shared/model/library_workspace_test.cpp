@@ -16,29 +16,30 @@ Model attention_model(std::int64_t heads, std::int64_t kv_heads, std::int64_t he
 
 constexpr std::int64_t kSlack = std::int64_t{4} << 20;
 
-// One sequence of 1024: 28 heads x (2 x 1024^2 + 4 x 1024 x 128 + 8 x 1024) = 73 629 696 bytes; 14 of them fit 1 GiB
-// less the slack, so 16 sequences take two calls of 8.
+// One sequence of 1024: 28 heads x (2 x 1024^2 + 4 x 1024 x 128 + 8 x 1024) = 73 629 696 bytes; 58 of them fit 4 GiB
+// less the slack, so 64 sequences take two calls of 32.
 TEST(AttentionPiece, SequencesAreCutIntoEqualCalls) {
-  const AttentionPiece piece = attention_backward_piece(attention_model(28, 4, 128), {16, 1024});
-  EXPECT_EQ(piece.sequences, 8);
+  const AttentionPiece piece = attention_backward_piece(attention_model(28, 4, 128), {64, 1024});
+  EXPECT_EQ(piece.sequences, 32);
   EXPECT_EQ(piece.kv_groups, 4);
-  EXPECT_EQ(piece.bytes, 8 * 73'629'696 + kSlack);
+  EXPECT_EQ(piece.bytes, std::int64_t{32} * 73'629'696 + kSlack);
 }
 
-// Measured whole: 3.99 GB for 4 sequences of 4096, so 0.9975 GB each; two would not fit.
-TEST(AttentionPiece, OneSequenceWhereTwoDoNotFit) {
+// Measured whole: 3.99 GB for 4 sequences of 4096, so 0.9975 GB each; five would not fit.
+TEST(AttentionPiece, SequencesThatFitAreOneCall) {
   const AttentionPiece piece = attention_backward_piece(attention_model(28, 4, 128), {4, 4096});
-  EXPECT_EQ(piece.sequences, 1);
+  EXPECT_EQ(piece.sequences, 4);
   EXPECT_EQ(piece.kv_groups, 4);
-  EXPECT_NEAR(static_cast<double>(piece.bytes - kSlack), 3.99e9 / 4, 0.01 * 3.99e9 / 4);
+  EXPECT_NEAR(static_cast<double>(piece.bytes - kSlack), 3.99e9, 0.01 * 3.99e9);
+  EXPECT_EQ(attention_backward_piece(attention_model(28, 4, 128), {5, 4096}).sequences, 3);
 }
 
-// Measured whole: 8.86 GB for 2 sequences x 8 groups, 0.554 GB per group: one group per call.
+// Measured whole: 8.86 GB for 2 sequences x 8 groups, 0.554 GB per group: seven fit, so two calls of four.
 TEST(AttentionPiece, GroupsOfOneSequenceWhereASequenceDoesNotFit) {
   const AttentionPiece piece = attention_backward_piece(attention_model(32, 8, 128), {2, 8192});
   EXPECT_EQ(piece.sequences, 1);
-  EXPECT_EQ(piece.kv_groups, 1);
-  EXPECT_NEAR(static_cast<double>(piece.bytes - kSlack), 8.86e9 / 16, 0.01 * 8.86e9 / 16);
+  EXPECT_EQ(piece.kv_groups, 4);
+  EXPECT_NEAR(static_cast<double>(piece.bytes - kSlack), 8.86e9 / 4, 0.01 * 8.86e9 / 4);
 }
 
 // Measured whole: 60.6 GB for 4 groups. No piece is smaller than a group, so the need exceeds the budget, openly.
@@ -53,10 +54,10 @@ TEST(AttentionPiece, AGroupBeyondTheBudgetSaysWhatItNeeds) {
 
 // Four groups of which three fit: two calls of two rather than three and one.
 TEST(AttentionPiece, GroupsAreCutIntoEqualCalls) {
-  // A group of 2 heads at length 8192, head dim 64: 2 x (134 217 728 + 2 097 152 + 65 536) = 272 760 832 bytes; 3 fit.
-  const AttentionPiece piece = attention_backward_piece(attention_model(8, 4, 64), {1, 8192});
+  // A group of 2 heads at length 16384, head dim 64: 2 x (536 870 912 + 4 194 304 + 131 072) = 1 082 392 576; 3 fit.
+  const AttentionPiece piece = attention_backward_piece(attention_model(8, 4, 64), {1, 16384});
   EXPECT_EQ(piece.kv_groups, 2);
-  EXPECT_EQ(piece.bytes, 2 * 272'760'832 + kSlack);
+  EXPECT_EQ(piece.bytes, std::int64_t{2} * 1'082'392'576 + kSlack);
 }
 
 // Length 1000 is padded to 1024. Without order the call is whole: 2 x 4 bytes x tokens x heads x head dim and
