@@ -60,6 +60,10 @@ void add_run(CLI::App& program, RunCommandOptions& options, Chosen& chosen) {
       ->add_option("--timeline", options.timeline,
                    "write when each op started and ended; without --schedule also schedule.json beside it")
       ->type_name("FILE");
+  command
+      ->add_option("--record", options.record,
+                   "write what was measured, small enough to keep, for `penstock-sim validate`; needs a profile")
+      ->type_name("FILE");
   command->add_option("--save", options.save, "write a checkpoint to this folder at the end")->type_name("FOLDER");
   command
       ->add_option("--dump", options.dump,

@@ -15,6 +15,8 @@
 #include "exec/runtime/bind.h"
 #include "exec/runtime/limits.h"
 #include "exec/runtime/training.h"
+#include "shared/build_commit.h"
+#include "shared/compare/recording.h"
 #include "shared/error.h"
 #include "shared/ir/memory.h"
 #include "shared/ir/schedule_json.h"
@@ -93,9 +95,11 @@ Setup prepare(const RunCommandOptions& options, StatusLine& status) {
   if (options.steps > 0) run.steps = options.steps;
   run.warmup_steps = std::min(run.warmup_steps, run.steps - 1);
   const Scenario& scenario = setup.scenario;
+  if (!options.record.empty()) require_recordable(scenario, options.schedule);
   if (!options.save.empty()) check_save_target(options.save);
-  if (const fs::path folder = options.timeline.parent_path(); !folder.empty() && !fs::is_directory(folder))
-    throw InputError(fmt::format("{}: the folder {} does not exist", options.timeline.string(), folder.string()));
+  for (const fs::path& file : {options.timeline, options.record})
+    if (const fs::path folder = file.parent_path(); !folder.empty() && !fs::is_directory(folder))
+      throw InputError(fmt::format("{}: the folder {} does not exist", file.string(), folder.string()));
   const TokenShape shape{scenario.sequences, scenario.sequence_length, scenario.model.config.vocabulary};
   setup.tokens = open_tokens(scenario.run.data, scenario.path, shape, scenario.run.seed);
   choose_states(options, setup);
@@ -287,6 +291,10 @@ void write_files(const RunCommandOptions& options, const Setup& setup, const Tim
   if (!options.save.empty())
     save_checkpoint(options.save, {training.steps_done(), setup.scenario.run.seed}, setup.schedule,
                     setup.scenario.model, training.states());
+  if (!options.record.empty())
+    write_recording(
+        make_recording(setup.scenario, options.overrides, setup.schedule, timeline, build_commit(), options.record),
+        options.record);
   if (options.timeline.empty()) return;
   write_timeline(timeline, options.timeline);
   if (options.schedule.empty()) write_schedule(setup.schedule, options.timeline.parent_path() / "schedule.json");
@@ -295,6 +303,7 @@ void write_files(const RunCommandOptions& options, const Setup& setup, const Tim
 void print_files(const RunCommandOptions& options, const Training& training) {
   if (!options.save.empty()) fmt::print("saved step {} to {}\n", training.steps_done(), options.save.string());
   if (!options.timeline.empty()) fmt::print("wrote {}\n", options.timeline.string());
+  if (!options.record.empty()) fmt::print("recorded in {}\n", options.record.string());
 }
 
 }  // namespace

@@ -54,4 +54,8 @@ Scenario read_scenario(const std::filesystem::path& path);
 /// else to the scenario's. machine.profile replaces machine.hardware and the other way round.
 Scenario read_scenario(const std::filesystem::path& path, const std::vector<std::string>& overrides);
 
+/// A scenario that is no file of its own: `place` stands in messages, paths in `text` are relative to `folder`.
+Scenario parse_scenario(const std::string& text, const std::string& place, const std::filesystem::path& folder,
+                        const std::vector<std::string>& overrides);
+
 }  // namespace penstock

@@ -193,4 +193,11 @@ Scenario read_scenario(const std::filesystem::path& path, const std::vector<std:
   return ScenarioReader(document, path).read();
 }
 
+Scenario parse_scenario(const std::string& text, const std::string& place, const std::filesystem::path& folder,
+                        const std::vector<std::string>& overrides) {
+  TomlDocument document = parse_toml(text, place);
+  for (const std::string& each : overrides) apply_override(each, document);
+  return ScenarioReader(document, folder / "scenario.toml").read();
+}
+
 }  // namespace penstock
