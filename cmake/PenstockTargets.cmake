@@ -10,6 +10,10 @@ function(penstock_configure_toolchain)
     $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Werror -ffp-contract=off>)
   if(PENSTOCK_ARCH)
     target_compile_options(penstock_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-march=${PENSTOCK_ARCH}>)
+    if(PENSTOCK_ARCH MATCHES "^x86-64-v[34]$")
+      # Every such processor has them, the level's definition has not; without them Highway falls back to SSSE3.
+      target_compile_options(penstock_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-maes -mpclmul>)
+    endif()
   endif()
   if(PENSTOCK_SANITIZE)
     target_compile_options(penstock_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${PENSTOCK_SANITIZE}

@@ -134,7 +134,8 @@ void update_one(const StepScalars& s, float gradient, float& p, float& m, float&
   p = hn::Sub(p, hn::Div(hn::Mul(all(s.step_size), m), denominator));
 }
 
-#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+// Highway's own word: it may target fewer instructions than the compiler was told of.
+#if HWY_NATIVE_FMA
 constexpr bool kVectorFma = true;
 #else
 constexpr bool kVectorFma = false;
