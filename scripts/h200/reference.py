@@ -19,7 +19,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 def build(config_path, dtype):
     config = AutoConfig.for_model(**json.load(open(config_path)))
-    config.torch_dtype = dtype
+    config.dtype = dtype
     config._attn_implementation = "sdpa"
     return AutoModelForCausalLM.from_config(config).to(dtype)
 
