@@ -113,6 +113,17 @@ void add_compare(CLI::App& program, CompareOptions& options, Chosen& chosen) {
   command->callback([&] { chosen = [&] { return compare(options); }; });
 }
 
+void add_validate(CLI::App& program, ValidateOptions& options, Chosen& chosen) {
+  CLI::App* command = add_command(program, "validate", "Predict recorded runs anew and say how far off that is",
+                                  "Examples:\n"
+                                  "  penstock-sim validate scenarios/measured\n"
+                                  "  penstock-sim validate scenarios/published\n"
+                                  "Takes recordings (`penstock-exec run --record`) and scenarios with [published].\n",
+                                  options.json);
+  command->add_option("FOLDER", options.folder, "folder of recordings; those below it count too")->required();
+  command->callback([&] { chosen = [&] { return validate(options); }; });
+}
+
 void add_list(CLI::App& program, ListOptions& options, Chosen& chosen) {
   CLI::App* command = add_command(program, "list", "List presets, models, hardware and scenarios",
                                   "Examples:\n"
@@ -142,6 +153,7 @@ int run(int argc, char** argv) {
   PlanOptions plan_options;
   CheckOptions check_options;
   CompareOptions compare_options;
+  ValidateOptions validate_options;
   ListOptions list_options;
   Chosen chosen;
   add_fit(program, fit_options, chosen);
@@ -149,6 +161,7 @@ int run(int argc, char** argv) {
   add_plan(program, plan_options, chosen);
   add_check(program, check_options, chosen);
   add_compare(program, compare_options, chosen);
+  add_validate(program, validate_options, chosen);
   add_list(program, list_options, chosen);
   try {
     program.parse(argc, argv);
@@ -160,7 +173,7 @@ int run(int argc, char** argv) {
   }
   if (!chosen)
     throw penstock::InputError(
-        "which command? fit, simulate, plan, check, compare or list; `penstock-sim --help` has examples");
+        "which command? fit, simulate, plan, check, compare, validate or list; `penstock-sim --help` has examples");
   const int code = chosen();
   if (std::fflush(stdout) != 0 || std::ferror(stdout)) throw std::runtime_error("standard output cannot be written");
   return code;

@@ -56,18 +56,28 @@ struct MatmulPoint {
   std::int64_t m = 0, n = 0, k = 0;
   bool accumulates = false;
   double seconds = 0;            // burst
+  std::string name = {};         // as shared/model/kernels.h has it; empty: any of the shape
+  std::int64_t output_bytes = 0; // of one element of the result; 0: any
+  double sustained_seconds = 0;  // without a pause, power-limited; 0: burst x burst rate / sustained rate
 };
 
 struct AttentionPoint {
   std::int64_t sequences = 0, length = 0, heads = 0, kv_heads = 0, head_dim = 0;
-  double forward_seconds = 0, backward_seconds = 0;
+  double forward_seconds = 0, backward_seconds = 0;                      // burst
+  double forward_sustained_seconds = 0, backward_sustained_seconds = 0;  // without a pause; 0: as in a burst
 };
 
 /// A kernel timed by name and bytes ("input norm", "swiglu"): elementwise kernels, by what they move.
 struct ElementwisePoint {
   std::string name;              // empty: any
   double bytes = 0;
-  double seconds = 0;
+  double seconds = 0;            // burst
+  double sustained_seconds = 0;  // without a pause; 0: as in a burst
+};
+
+/// A GPU that computes for `duty` of the time has gone `share` of the way from its burst to its sustained speed.
+struct PowerPoint {
+  double duty = 0, share = 0;
 };
 
 struct Gpu {
@@ -80,18 +90,29 @@ struct Gpu {
   double attention_forward_efficiency = 0.6;     // of the matmul rate, where there is no table
   double attention_backward_efficiency = 0.45;
   double elementwise_efficiency = 0.8;           // of HBM bandwidth
-  double launch_seconds = 0;                     // per kernel
+  double launch_seconds = 0;                     // of the launch thread, per kernel
+  double op_launch_seconds = 0;                  // of the launch thread, per op besides its kernels: waits, events
+  double op_seconds = 0;                         // of the GPU, per op besides its kernels
   int copy_engines = 2;
   bool is_host = false;                          // the CPU stands in for the GPU: compute takes a core
   std::vector<MatmulPoint> matmuls;
   std::vector<AttentionPoint> attentions;
-  std::vector<ElementwisePoint> elementwise;
+  std::vector<ElementwisePoint> elementwise;     // also "adamw" and "finish gradient", where the GPU does them
+  std::vector<PowerPoint> power;                 // ascending, between (0, 0) and (1, 1); empty: share = duty
 };
 
 struct Nvme {
   std::int64_t bytes = 0;  // 0 = none
   double read_bytes_per_second = 0, write_bytes_per_second = 0;
   double latency_seconds = 0;
+};
+
+/// What another system's implementation costs beyond its schedule, where it is not a changed figure of the machine
+/// (scenarios/software). Ours costs nothing here, and no profile has it.
+struct Software {
+  std::string name;                        // empty: ours
+  double launch_op_seconds = 0;            // the launching thread's own work for each template op
+  double pass_bytes_per_second = 0;        // most that host passes other than AdamW reach; 0 = what the machine gives
 };
 
 struct Machine {
@@ -104,11 +125,16 @@ struct Machine {
   Link link;
   Nvme nvme;
   double host_op_seconds = 0;                    // fixed cost of starting one host op and signalling its end
+  Software software;
 };
 
 /// scenarios/hardware/*.toml. Every quantity is a string with its unit ("24 GiB", "1008 GB/s", "4 us"); a missing or
 /// wrong unit is an InputError that names file, line and key.
 Machine read_hardware(const std::filesystem::path& path);
+
+/// scenarios/software/*.toml: changes the figures of `machine` to what that software makes of them. docs/scenario.md
+/// lists the keys. Throws InputError as read_hardware does.
+void apply_software(const std::filesystem::path& path, Machine& machine);
 
 /// "penstock-profile/1", strict as schedules are. `spread` and provenance of each figure are in the file and not here.
 Machine read_profile(const std::filesystem::path& path);

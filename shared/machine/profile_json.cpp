@@ -27,6 +27,8 @@ constexpr int kMaxThreads = 4096;
 double rate(JsonObject& object, const char* key) { return object.number(key, 0, kMaxRate); }
 double positive_rate(JsonObject& object, const char* key) { return object.number(key, 1, kMaxRate); }
 double seconds(JsonObject& object, const char* key) { return object.number(key, 0, kMaxTime); }
+/// 0 where the key is missing: figures that profiles have not always had.
+double optional_seconds(JsonObject& object, const char* key) { return object.has(key) ? seconds(object, key) : 0; }
 /// A measured duration: the cost model divides by it.
 double duration(JsonObject& object, const char* key) { return object.number(key, 1e-12, kMaxTime); }
 int threads(JsonObject& object, const char* key, int low) {
@@ -115,6 +117,9 @@ MatmulPoint read_matmul(JsonObject& point) {
   matmul.k = point.integer("k", 1, kMaxSize);
   matmul.accumulates = point.boolean("accumulates");
   matmul.seconds = duration(point, "seconds");
+  if (point.has("name")) matmul.name = point.text("name");
+  if (point.has("output_bytes")) matmul.output_bytes = point.integer("output_bytes", 0, 8);
+  matmul.sustained_seconds = optional_seconds(point, "sustained_seconds");
   return matmul;
 }
 
@@ -127,6 +132,8 @@ AttentionPoint read_attention(JsonObject& point) {
   attention.head_dim = point.integer("head_dim", 1, kMaxSize);
   attention.forward_seconds = duration(point, "forward_seconds");
   attention.backward_seconds = duration(point, "backward_seconds");
+  attention.forward_sustained_seconds = optional_seconds(point, "forward_sustained_seconds");
+  attention.backward_sustained_seconds = optional_seconds(point, "backward_sustained_seconds");
   return attention;
 }
 
@@ -142,13 +149,22 @@ Gpu read_gpu(JsonObject object) {
   gpu.attention_backward_efficiency = object.number("attention_backward_efficiency", 1e-6, 1);
   gpu.elementwise_efficiency = object.number("elementwise_efficiency", 1e-6, 1);
   gpu.launch_seconds = seconds(object, "launch_seconds");
+  gpu.op_launch_seconds = optional_seconds(object, "op_launch_seconds");
+  gpu.op_seconds = optional_seconds(object, "op_seconds");
   gpu.copy_engines = static_cast<int>(object.integer("copy_engines", 1, 64));
   gpu.is_host = object.boolean("is_host");
   gpu.matmuls = read_points<MatmulPoint>(object, "matmuls", read_matmul);
   gpu.attentions = read_points<AttentionPoint>(object, "attentions", read_attention);
   gpu.elementwise = read_points<ElementwisePoint>(object, "elementwise", [](JsonObject& point) {
-    return ElementwisePoint{point.text("name"), point.number("bytes", 1, 1e18), duration(point, "seconds")};
+    return ElementwisePoint{point.text("name"), point.number("bytes", 1, 1e18), duration(point, "seconds"),
+                            optional_seconds(point, "sustained_seconds")};
   });
+  if (object.has("power")) {
+    gpu.power = read_points<PowerPoint>(object, "power", [](JsonObject& point) {
+      return PowerPoint{point.number("duty", 0, 1), point.number("share", 0, 1)};
+    });
+    check_ascending(object, "power", gpu.power, [](const PowerPoint& point) { return point.duty; });
+  }
   object.finish();
   return gpu;
 }
@@ -242,6 +258,8 @@ json gpu_json(const Gpu& gpu) {
           {"attention_backward_efficiency", gpu.attention_backward_efficiency},
           {"elementwise_efficiency", gpu.elementwise_efficiency},
           {"launch_seconds", gpu.launch_seconds},
+          {"op_launch_seconds", gpu.op_launch_seconds},
+          {"op_seconds", gpu.op_seconds},
           {"copy_engines", gpu.copy_engines},
           {"is_host", gpu.is_host},
           {"matmuls", list_of(gpu.matmuls,
@@ -250,7 +268,10 @@ json gpu_json(const Gpu& gpu) {
                                             {"n", point.n},
                                             {"k", point.k},
                                             {"accumulates", point.accumulates},
-                                            {"seconds", point.seconds}};
+                                            {"name", point.name},
+                                            {"output_bytes", point.output_bytes},
+                                            {"seconds", point.seconds},
+                                            {"sustained_seconds", point.sustained_seconds}};
                               })},
           {"attentions", list_of(gpu.attentions,
                                  [](const AttentionPoint& point) {
@@ -260,10 +281,19 @@ json gpu_json(const Gpu& gpu) {
                                                {"kv_heads", point.kv_heads},
                                                {"head_dim", point.head_dim},
                                                {"forward_seconds", point.forward_seconds},
-                                               {"backward_seconds", point.backward_seconds}};
+                                               {"backward_seconds", point.backward_seconds},
+                                               {"forward_sustained_seconds", point.forward_sustained_seconds},
+                                               {"backward_sustained_seconds", point.backward_sustained_seconds}};
                                  })},
-          {"elementwise", list_of(gpu.elementwise, [](const ElementwisePoint& point) {
-             return json{{"name", point.name}, {"bytes", point.bytes}, {"seconds", point.seconds}};
+          {"elementwise", list_of(gpu.elementwise,
+                                  [](const ElementwisePoint& point) {
+                                    return json{{"name", point.name},
+                                                {"bytes", point.bytes},
+                                                {"seconds", point.seconds},
+                                                {"sustained_seconds", point.sustained_seconds}};
+                                  })},
+          {"power", list_of(gpu.power, [](const PowerPoint& point) {
+             return json{{"duty", point.duty}, {"share", point.share}};
            })}};
 }
 

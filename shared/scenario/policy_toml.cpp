@@ -141,4 +141,50 @@ PolicyParameters read_policy(const TomlDocument& document) {
   return policy;
 }
 
+std::string policy_text(const PolicyParameters& policy) {
+  std::string text = "[policy]\n";
+  const auto line = [&](const char* key, const std::string& value) { text += fmt::format("{} = {}\n", key, value); };
+  const auto number = [&](const char* key, auto value) { line(key, fmt::format("{}", value)); };
+  const auto choice = [&](const char* key, auto value, const auto& names) {
+    line(key, fmt::format("\"{}\"", names[static_cast<std::size_t>(value)]));
+  };
+  const auto count_or_all = [&](const char* key, int value, int all) {
+    line(key, value == all ? "\"all\"" : fmt::format("{}", value));
+  };
+  line("name", fmt::format("\"{}\"", policy.name));
+  count_or_all("group", policy.group, 0);
+  number("first_group", policy.first_group);
+  number("weight_buffers", policy.weight_buffers);
+  line("burst", policy.burst == BurstKind::layer    ? "\"layer\""
+                : policy.burst == BurstKind::tensor ? "\"tensor\""
+                                                    : fmt::format("\"{} B\"", policy.burst_bytes));
+  choice("copy_lanes", policy.copy_lanes, kCopyLanes);
+  count_or_all("resident_weights", policy.resident_weights, -1);
+  count_or_all("resident_states", policy.resident_states, -1);
+  choice("keep", policy.keep, kKeeps);
+  number("checkpoint_every", policy.checkpoint_every);
+  choice("activations", policy.activations, kTiers);
+  number("activation_slots", policy.activation_slots);
+  choice("gradients", policy.gradients, kTiers);
+  choice("gradient_sums", policy.gradient_sums, kTiers);
+  number("gradient_slots", policy.gradient_slots);
+  const Numerics& numerics = policy.numerics;
+  choice("states", numerics.states, kStates);
+  choice("moments", numerics.moments, kElementTypes);
+  choice("gradient_sum", numerics.gradient_sum, kElementTypes);
+  choice("gradient_link", numerics.gradient_link, kElementTypes);
+  number("sum_on_host", numerics.sum_on_host);
+  number("clip", numerics.clip);
+  number("mlp_chunk_tokens", numerics.chunking.mlp_tokens);
+  number("loss_chunk_tokens", numerics.chunking.loss_tokens);
+  choice("optimizer_place", policy.optimizer_place, kPlaces);
+  choice("optimizer_when", policy.optimizer_time, kTimes);
+  number("optimizer_threads", policy.optimizer_threads);
+  number("recompute_loads", policy.recompute_loads);
+  number("forward_twice", policy.forward_twice);
+  number("host_pass_bytes_per_parameter", policy.host_pass_bytes_per_parameter);
+  choice("host_waits", policy.host_waits, kHostWaits);
+  return text;
+}
+
 }  // namespace penstock

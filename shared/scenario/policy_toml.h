@@ -1,6 +1,8 @@
 // [policy] of a scenario: a preset by name, then any of its parameters overridden.
 #pragma once
 
+#include <string>
+
 #include "shared/policy/parameters.h"
 #include "shared/toml_reader.h"
 
@@ -9,5 +11,8 @@ namespace penstock {
 /// Throws InputError: no such preset, unknown key, wrong type, value out of range. Contradictions between parameters
 /// are make_schedule's to find.
 PolicyParameters read_policy(const TomlDocument& document);
+
+/// The [policy] table that read_policy reads back as these parameters, every key written out.
+std::string policy_text(const PolicyParameters& policy);
 
 }  // namespace penstock

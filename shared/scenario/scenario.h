@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,14 @@ struct RunOptions {
   double link_d2h_bytes_per_second = 0;
 };
 
+/// [published]: what somebody else measured; only `penstock-sim validate` reads it.
+struct Published {
+  double step_seconds = 0;     // 0 = not published; computed where FLOP/s were published
+  std::int64_t hbm_bytes = 0;  // 0 = not published
+  std::optional<bool> fits;
+  std::string source;
+};
+
 struct Scenario {
   std::filesystem::path path;
   std::string name;               // file stem
@@ -39,6 +48,7 @@ struct Scenario {
   int micro_batch = 1;
   PolicyParameters policy;        // preset with the overrides of [policy]
   RunOptions run;
+  std::optional<Published> published;
   std::string text;               // the file itself, for reports
 
   /// What make_schedule needs; the libraries' workspace by model, length and run.deterministic, none on the host.
@@ -57,5 +67,10 @@ Scenario read_scenario(const std::filesystem::path& path, const std::vector<std:
 /// A scenario that is no file of its own: `place` stands in messages, paths in `text` are relative to `folder`.
 Scenario parse_scenario(const std::string& text, const std::string& place, const std::filesystem::path& folder,
                         const std::vector<std::string>& overrides);
+
+/// The same as a table of keys, overrides applied, for programs that write a scenario from another one. Only its TOML has
+/// been checked.
+struct TomlDocument;
+TomlDocument read_scenario_document(const std::filesystem::path& path, const std::vector<std::string>& overrides);
 
 }  // namespace penstock

@@ -16,6 +16,7 @@ namespace {
 
 constexpr std::string_view kBackends[] = {"auto", "host", "cuda"};
 constexpr std::int64_t kMostSequences = 1'000'000;
+constexpr std::int64_t kMostLayers = 4096;
 constexpr std::int64_t kLongestSequence = std::int64_t{1} << 24;
 /// All activations of a step together; beyond it sums of bytes would leave 64 bits.
 constexpr double kMostActivationBytes = 1e17;
@@ -48,13 +49,14 @@ class ScenarioReader {
   }
 
   Scenario read() {
-    check_tables(document_, {"model", "machine", "workload", "policy", "run"});
+    check_tables(document_, {"model", "machine", "workload", "policy", "run", "published"});
     TomlSection(document_, "").finish();
     read_model();
     read_machine();
     read_workload();
     scenario_.policy = read_policy(document_);
     read_run();
+    read_published();
     return std::move(scenario_);
   }
 
@@ -80,7 +82,12 @@ class ScenarioReader {
 
   void read_model() {
     TomlSection section(document_, "model");
-    scenario_.model = make_model(read_model_config(existing(section, "config")));
+    ModelConfig config = read_model_config(existing(section, "config"));
+    if (section.has("layers")) {
+      config.decoder_layers = section.integer("layers", 1, kMostLayers);
+      config.name += fmt::format(", {} layers", config.decoder_layers);
+    }
+    scenario_.model = make_model(config);
     section.finish();
   }
 
@@ -98,6 +105,7 @@ class ScenarioReader {
     if (section.has("hbm")) machine.gpu.hbm_bytes = section.bytes("hbm", 1 << 20);
     if (section.has("dram")) machine.dram_bytes = section.bytes("dram", 1 << 20);
     if (section.has("cores")) machine.cpu.cores = static_cast<int>(section.integer("cores", 1, 4096));
+    if (section.has("software")) apply_software(existing(section, "software"), machine);
     section.finish();
   }
 
@@ -163,6 +171,24 @@ class ScenarioReader {
           static_cast<int>(section.integer("learning_rate_warmup_steps", 0, 1'000'000'000));
   }
 
+  void read_published() {
+    TomlSection section(document_, "published");
+    if (!section.exists()) return;
+    Published published;
+    published.source = section.text("source");
+    const bool step = section.has("step"), flops = section.has("flops");
+    if (step && flops) section.fail("flops", "stands beside step; keep the one that was published");
+    if (step && (published.step_seconds = section.seconds("step")) <= 0) section.fail("step", "must be more than 0 s");
+    if (flops) {
+      const double tokens = static_cast<double>(scenario_.sequence_length) * scenario_.sequences;
+      published.step_seconds = 6 * static_cast<double>(scenario_.model.parameters) * tokens / section.flops("flops");
+    }
+    if (section.has("hbm")) published.hbm_bytes = section.bytes("hbm", 1 << 20);
+    if (section.has("fits")) published.fits = section.boolean("fits");
+    section.finish();
+    scenario_.published = published;
+  }
+
   const TomlDocument& document_;
   Scenario scenario_;
 };
@@ -185,11 +211,16 @@ PolicyInput Scenario::policy_input() const {
   return input;
 }
 
+TomlDocument read_scenario_document(const std::filesystem::path& path, const std::vector<std::string>& overrides) {
+  TomlDocument document = read_toml(path);
+  for (const std::string& text : overrides) apply_override(text, document);
+  return document;
+}
+
 Scenario read_scenario(const std::filesystem::path& path) { return read_scenario(path, {}); }
 
 Scenario read_scenario(const std::filesystem::path& path, const std::vector<std::string>& overrides) {
-  TomlDocument document = read_toml(path);
-  for (const std::string& text : overrides) apply_override(text, document);
+  const TomlDocument document = read_scenario_document(path, overrides);
   return ScenarioReader(document, path).read();
 }
 

@@ -36,11 +36,13 @@ class Templates {
   const std::vector<Kernel>& kernels(const Op& op) {
     const auto& work = std::get<TemplateWork>(op.work);
     const Key key{work.kind, work.pass, work.keep, writes_next_boundary(op), adds_to_gradient(op)};
+    const Numerics& numerics = schedule_.numerics;
+    const ElementType gradient = numerics.sum_on_host ? numerics.gradient_link : numerics.gradient_sum;
     const auto found = kernels_.find(key);
     if (found != kernels_.end()) return found->second;
     return kernels_
         .emplace(key, template_kernels(model_, work.kind, work.pass, schedule_.micro_batch, schedule_.layout(work.keep),
-                                       std::get<3>(key), std::get<4>(key)))
+                                       std::get<3>(key), std::get<4>(key), element_bytes(gradient)))
         .first->second;
   }
 
@@ -62,6 +64,10 @@ class CostModel {
     on_gpu_ = is_gpu(schedule_.lanes[op.lane].kind);
     OpCost cost = std::visit([this](const auto& work) { return price(work); }, op.work);
     if (!on_gpu_ || machine_.gpu.is_host) cost.latency_seconds += machine_.host_op_seconds;
+    if (on_gpu_) {
+      cost.launch_seconds += machine_.gpu.op_launch_seconds;
+      cost.latency_seconds += machine_.gpu.op_seconds;
+    }
     if (machine_.gpu.is_host) cost.launch_seconds = 0;  // handing an op to a worker is its host_op_seconds
     return cost;
   }
@@ -83,22 +89,32 @@ class CostModel {
       launches += count;
     }
     cost.sustained_extra_seconds = sustained - cost.fluid_seconds;
-    cost.launch_seconds = launches * machine_.gpu.launch_seconds;
+    cost.launch_seconds = launches * machine_.gpu.launch_seconds + machine_.software.launch_op_seconds;
     if (machine_.gpu.is_host) {
       use(cost, kCores, cost.fluid_seconds);  // one core
       use(cost, kDram, bytes);
     } else {
-      use(cost, kHbm, bytes);
+      use_hbm(cost, bytes);
     }
     return cost;
   }
 
-  /// One kernel that does nothing but move bytes in HBM.
-  OpCost hbm_pass(double bytes) const {
+  /// What caches served does not count: an op that is measured alone runs at its own speed when it is alone.
+  void use_hbm(OpCost& cost, double bytes) const {
+    use(cost, kHbm, std::min(bytes, cost.fluid_seconds * machine_.gpu.hbm_bytes_per_second));
+  }
+
+  /// One kernel that does nothing but move bytes in HBM; "" where calibration has none of the kind.
+  OpCost hbm_pass(double bytes, std::string_view name = "") const {
     if (machine_.gpu.hbm_bytes_per_second <= 0) missing("gpu.hbm");
     OpCost cost;
-    cost.fluid_seconds = bytes / (machine_.gpu.hbm_bytes_per_second * machine_.gpu.elementwise_efficiency);
-    use(cost, kHbm, bytes);
+    Kernel kernel;
+    kernel.name = name;
+    kernel.bytes = static_cast<std::int64_t>(bytes);
+    const KernelSeconds seconds = kernel_seconds(machine_.gpu, kernel);
+    cost.fluid_seconds = seconds.burst;
+    cost.sustained_extra_seconds = seconds.sustained - seconds.burst;
+    use_hbm(cost, bytes);
     cost.launch_seconds = machine_.gpu.launch_seconds;
     return cost;
   }
@@ -117,24 +133,25 @@ class CostModel {
     return cost;
   }
   OpCost host_pass(double traffic, int threads) const {
-    const double rate = dram_rate(machine_.cpu, threads);
+    double rate = dram_rate(machine_.cpu, threads);
     if (rate <= 0) missing("cpu.dram");
+    if (machine_.software.pass_bytes_per_second > 0) rate = std::min(rate, machine_.software.pass_bytes_per_second);
     return host_pass(traffic, traffic / rate, threads);
   }
-  OpCost pass(double traffic, int threads) const {
-    return on_gpu_ && !machine_.gpu.is_host ? hbm_pass(traffic) : host_pass(traffic, threads);
+  OpCost pass(double traffic, int threads, std::string_view name = "") const {
+    return on_gpu_ && !machine_.gpu.is_host ? hbm_pass(traffic, name) : host_pass(traffic, threads);
   }
 
   OpCost price(const OptimizerWork& work) const {
     const double elements = static_cast<double>(work.elements);
     const double traffic = elements * optimizer_bytes_per_parameter(schedule_.numerics);
-    if (on_gpu_ && !machine_.gpu.is_host) return hbm_pass(traffic);
+    if (on_gpu_ && !machine_.gpu.is_host) return hbm_pass(traffic, "adamw");
     const double rate = adamw_rate(machine_.cpu, schedule_.numerics, work.threads);
     if (rate <= 0) missing("cpu.dram");
     return host_pass(traffic, elements / rate, work.threads);
   }
   OpCost price(const AccumulateWork& work) const { return pass(accessed(), work.threads); }
-  OpCost price(const FinishGradientWork& work) const { return pass(accessed(), work.threads); }
+  OpCost price(const FinishGradientWork& work) const { return pass(accessed(), work.threads, "finish gradient"); }
   OpCost price(const HostPassWork& work) const {
     return host_pass(static_cast<double>(work.traffic_bytes), work.threads);
   }

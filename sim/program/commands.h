@@ -57,6 +57,12 @@ struct CompareOptions {
 };
 int compare(const CompareOptions& options);
 
+struct ValidateOptions {
+  std::filesystem::path folder;
+  bool json = false;
+};
+int validate(const ValidateOptions& options);
+
 struct ListOptions {
   std::string what;              // presets, models, hardware, scenarios; empty: all
   std::filesystem::path folder;  // the catalogue; empty: ./scenarios, else the one this program was built with

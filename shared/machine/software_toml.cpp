@@ -1,0 +1,67 @@
+// Reads scenarios/software/*.toml; docs/scenario.md lists the keys.
+#include <algorithm>
+
+#include "shared/machine/machine.h"
+#include "shared/toml_reader.h"
+
+namespace penstock {
+namespace {
+
+void apply_gpu(const TomlDocument& document, Machine& machine) {
+  TomlSection section(document, "gpu");
+  Gpu& gpu = machine.gpu;
+  if (section.has("launch")) gpu.launch_seconds = section.seconds("launch");
+  if (section.has("launch_op")) machine.software.launch_op_seconds = section.seconds("launch_op");
+  // Kernels that are not fused move their data so many times: their tables and rates are of one pass.
+  if (section.has("elementwise_traffic")) {
+    const double passes = section.number("elementwise_traffic", 1, 100);
+    gpu.elementwise_efficiency /= passes;
+    for (ElementwisePoint& point : gpu.elementwise) point.seconds *= passes;
+  }
+  if (section.has("attention_forward_efficiency"))
+    gpu.attention_forward_efficiency = section.number("attention_forward_efficiency", 0.01, 1);
+  if (section.has("attention_backward_efficiency"))
+    gpu.attention_backward_efficiency = section.number("attention_backward_efficiency", 0.01, 1);
+  section.finish();
+}
+
+void apply_cpu(const TomlDocument& document, Machine& machine) {
+  TomlSection section(document, "cpu");
+  Cpu& cpu = machine.cpu;
+  if (section.has("passes")) machine.software.pass_bytes_per_second = section.bandwidth("passes");
+  if (section.has("adamw")) {
+    // A cap in bytes of DRAM traffic, so that the table keeps its meaning.
+    const double bytes = section.number("adamw_bytes_per_parameter", 1, 1000);
+    const double most = section.rate("adamw") * bytes / cpu.adamw_bytes_per_parameter;
+    if (cpu.adamw_by_threads.empty())
+      cpu.adamw_by_threads.push_back({cpu.cores, cpu.dram_bytes_per_second / cpu.adamw_bytes_per_parameter});
+    for (ThreadRate& rate : cpu.adamw_by_threads) rate.per_second = std::min(rate.per_second, most);
+  }
+  section.finish();
+}
+
+/// An upload is packed on the CPU first, piece by piece, and then crosses the link.
+void pack_uploads(double packing, LinkDirection& h2d, double& duplex) {
+  const auto behind_packing = [packing](double rate) { return rate > 0 ? 1 / (1 / rate + 1 / packing) : 0; };
+  h2d.bytes_per_second = behind_packing(h2d.bytes_per_second);
+  duplex = behind_packing(duplex);
+  for (CopyPoint& point : h2d.curve) point.seconds += point.bytes / packing;
+}
+
+}  // namespace
+
+void apply_software(const std::filesystem::path& path, Machine& machine) {
+  const TomlDocument document = read_toml(path);
+  check_tables(document, {"gpu", "cpu", "link"});
+  TomlSection top(document, "");
+  machine.software.name = top.text("name");
+  top.finish();
+  apply_gpu(document, machine);
+  apply_cpu(document, machine);
+  TomlSection link(document, "link");
+  if (link.has("packing"))
+    pack_uploads(link.bandwidth("packing"), machine.link.h2d, machine.link.duplex_h2d_bytes_per_second);
+  link.finish();
+}
+
+}  // namespace penstock

@@ -1,0 +1,150 @@
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "shared/compare/table.h"
+#include "shared/error.h"
+#include "shared/ir/schedule_names.h"
+#include "shared/units.h"
+#include "sim/program/choice.h"
+#include "sim/program/commands.h"
+#include "sim/program/memory_text.h"
+#include "sim/validate/validation.h"
+
+namespace penstock::sim {
+namespace {
+
+using nlohmann::ordered_json;
+
+std::string share_text(double share) { return fmt::format("{:.2f} %", share * 100); }
+
+std::string summary_text(const char* what, const ErrorSummary& errors) {
+  return fmt::format("{:<11} mean {:.2f} %, median {:.2f} %, maximum {:.2f} % ({})\n", what, errors.mean * 100,
+                     errors.median * 100, errors.maximum * 100, errors.worst);
+}
+
+/// "exact", or the tiers whose arena differs.
+std::string peaks_text(const RecordedRow& row) {
+  std::string text;
+  for (const TierComparison& tier : row.tiers)
+    if (tier.peak_bytes.difference() != 0)
+      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", tier_names()[static_cast<std::size_t>(tier.tier)],
+                          percent_text(tier.peak_bytes.difference() / tier.peak_bytes.measured));
+  return text.empty() ? "exact" : text;
+}
+
+std::string recorded_text(const std::vector<RecordedRow>& rows) {
+  std::vector<std::vector<std::string>> table{
+      {"recording", "measured", "predicted", "error", "stall measured", "predicted", "error", "spread", "peak bytes"}};
+  int stale = 0;
+  for (const RecordedRow& row : rows) {
+    stale += row.same_schedule ? 0 : 1;
+    table.push_back({row.scenario + (row.same_schedule ? "" : " *"), format_seconds(row.step_seconds.measured),
+                     format_seconds(row.step_seconds.predicted), percent_text(row.signed_error),
+                     format_seconds(row.stall_seconds.measured), format_seconds(row.stall_seconds.predicted),
+                     share_text(row.stall_error), share_text(row.spread), peaks_text(row)});
+  }
+  std::string text = table_text(table) + "\n";
+  text += summary_text("step error", step_errors(rows)) + summary_text("stall error", stall_errors(rows));
+  const RankCorrelation order = rank_correlation(rows);
+  text += order.pairs == 0
+              ? std::string("order       no two policies of one workload differ by more than their spread\n")
+              : fmt::format("order       Kendall tau {:.3f} over {} pairs of policies ({} in the wrong order)\n",
+                            order.tau(), order.pairs, order.discordant);
+  text += "Errors are shares of the measured step.\n";
+  if (stale > 0)
+    text += fmt::format("* {} of another schedule than the policy writes now: record anew.\n",
+                        stale == 1 ? "one recording is" : fmt::format("{} recordings are", stale));
+  return text;
+}
+
+std::string published_text(const std::vector<PublishedRow>& rows) {
+  std::vector<std::vector<std::string>> table{
+      {"published", "step", "predicted", "predicted / published", "HBM", "predicted", "fits", "predicted"}};
+  const auto yes = [](bool fits) { return fits ? "yes" : "no"; };
+  for (const PublishedRow& row : rows) {
+    const bool step = row.step_seconds.has_value(), hbm = row.hbm_bytes.has_value();
+    table.push_back({row.scenario, step ? format_seconds(row.step_seconds->measured) : "-",
+                     step ? format_seconds(row.step_seconds->predicted) : "-",
+                     step ? fmt::format("{:.2f}", 1 + row.signed_error) : "-",
+                     hbm ? format_bytes_gib(row.hbm_bytes->measured) : "-",
+                     hbm ? format_bytes_gib(row.hbm_bytes->predicted) : "-",
+                     row.published_fits ? yes(*row.published_fits) : "-", yes(row.fits)});
+  }
+  std::string text = table_text(table) + "\n" + summary_text("step error", published_errors(rows));
+  for (const PublishedRow& row : rows)
+    if (!row.fits) text += fmt::format("{}: {}\n", row.scenario, row.excess);
+  return text;
+}
+
+ordered_json recorded_json(const RecordedRow& row) {
+  ordered_json peaks = ordered_json::object();
+  for (const TierComparison& tier : row.tiers)
+    peaks[std::string(tier_names()[static_cast<std::size_t>(tier.tier)])] = {{"predicted", tier.peak_bytes.predicted},
+                                                                             {"measured", tier.peak_bytes.measured}};
+  ordered_json json = {{"scenario", row.scenario},
+                       {"measured", row.step_seconds.measured},
+                       {"predicted", row.step_seconds.predicted},
+                       {"step_error", row.step_error},
+                       {"signed_error", row.signed_error},
+                       {"stall_measured", row.stall_seconds.measured},
+                       {"stall_predicted", row.stall_seconds.predicted},
+                       {"stall_error", row.stall_error},
+                       {"spread", row.spread},
+                       {"periods", row.periods},
+                       {"machine", row.machine},
+                       {"model", row.model},
+                       {"policy", row.policy},
+                       {"sequence_length", row.sequence_length},
+                       {"sequences", row.sequences},
+                       {"same_schedule", row.same_schedule},
+                       {"peak_bytes", peaks}};
+  if (row.worst_op)
+    json["worst_op"] = {{"name", row.worst_op_name},
+                        {"predicted", row.worst_op->seconds.predicted},
+                        {"measured", row.worst_op->seconds.measured}};
+  return json;
+}
+
+ordered_json published_json(const PublishedRow& row) {
+  ordered_json json = {{"scenario", row.scenario}, {"measured", nullptr},    {"predicted", nullptr},
+                       {"step_error", nullptr},    {"stall_error", nullptr}, {"source", row.source},
+                       {"machine", row.machine},   {"model", row.model},     {"policy", row.policy},
+                       {"fits", row.fits}};
+  if (row.step_seconds) {
+    json["measured"] = row.step_seconds->measured;
+    json["predicted"] = row.step_seconds->predicted;
+    json["step_error"] = std::abs(row.signed_error);
+    json["signed_error"] = row.signed_error;
+  }
+  if (row.hbm_bytes)
+    json["hbm_bytes"] = {{"predicted", row.hbm_bytes->predicted}, {"measured", row.hbm_bytes->measured}};
+  if (row.published_fits) json["published_fits"] = *row.published_fits;
+  return json;
+}
+
+}  // namespace
+
+int validate(const ValidateOptions& options) {
+  Rows rows;
+  {
+    std::optional<StatusLine> status;
+    rows = validate_folder(options.folder, [&](const std::string& name) {
+      status.reset();
+      status.emplace("predicting " + name);
+    });
+  }
+  if (options.json) {
+    ordered_json list = ordered_json::array();
+    for (const RecordedRow& row : rows.recorded) list.push_back(recorded_json(row));
+    for (const PublishedRow& row : rows.published) list.push_back(published_json(row));
+    fmt::print("{}", json_text(list));
+    return kExitDone;
+  }
+  if (!rows.recorded.empty()) fmt::print("{}", recorded_text(rows.recorded));
+  if (!rows.recorded.empty() && !rows.published.empty()) fmt::print("\n");
+  if (!rows.published.empty()) fmt::print("{}", published_text(rows.published));
+  return kExitDone;
+}
+
+}  // namespace penstock::sim

@@ -1,0 +1,226 @@
+#include "sim/validate/validation.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <tuple>
+
+#include "shared/compare/recording.h"
+#include "shared/error.h"
+#include "shared/files.h"
+#include "shared/ir/memory.h"
+#include "shared/ir/schedule_json.h"
+#include "shared/units.h"
+#include "sim/simulate.h"
+
+namespace penstock::sim {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t kMaxBytes = 64 << 20;
+
+std::string format_of(const fs::path& file) {
+  // Only the format's name is wanted here; whoever reads the file says what else is wrong with it.
+  const nlohmann::json json = nlohmann::json::parse(read_text_file(file, kMaxBytes), nullptr, false);
+  if (!json.is_object() || !json.contains("format") || !json["format"].is_string()) return {};
+  return json["format"].get<std::string>();
+}
+
+double median_of(std::vector<double> values) {
+  if (values.empty()) return 0;
+  std::sort(values.begin(), values.end());
+  const std::size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
+/// Median seconds of each op over the predicted steps.
+std::vector<double> op_seconds(const Schedule& schedule, const Timeline& timeline) {
+  std::vector<std::vector<double>> durations(schedule.ops.size());
+  for (const OpTime& time : timeline.ops) durations[static_cast<std::size_t>(time.op)].push_back(time.end - time.start);
+  std::vector<double> medians;
+  for (std::vector<double>& seconds : durations) medians.push_back(median_of(std::move(seconds)));
+  return medians;
+}
+
+void find_worst_op(const Schedule& schedule, const Prediction& prediction, const Recording& recording,
+                   RecordedRow& row) {
+  if (!row.same_schedule || recording.op_seconds.size() != schedule.ops.size()) return;
+  const std::vector<double> predicted = op_seconds(schedule, prediction.timeline);
+  for (const Op& op : schedule.ops) {
+    if (std::holds_alternative<WaitWork>(op.work)) continue;
+    const auto index = static_cast<std::size_t>(op.id);
+    const Pair seconds{predicted[index], recording.op_seconds[index]};
+    if (row.worst_op && std::abs(seconds.difference()) <= std::abs(row.worst_op->seconds.difference())) continue;
+    row.worst_op = OpError{op.id, seconds, seconds.difference() / recording.step_seconds};
+    row.worst_op_name = op.name;
+  }
+}
+
+std::vector<TierComparison> compare_peaks(const std::vector<TierMemory>& predicted,
+                                          const std::vector<TierPeak>& peaks) {
+  std::vector<TierComparison> tiers;
+  for (const TierPeak& peak : peaks) {
+    double bytes = 0;
+    for (const TierMemory& tier : predicted)
+      if (tier.tier.kind == peak.tier) bytes = std::max(bytes, static_cast<double>(tier.arena_bytes));
+    tiers.push_back({peak.tier, {bytes, static_cast<double>(peak.bytes)}});
+  }
+  return tiers;
+}
+
+RecordedRow predict_recording(const fs::path& file, const std::string& name) {
+  const Recording recording = read_recording(file);
+  const Scenario scenario = recorded_scenario(recording, file);
+  const Schedule schedule = make_schedule(scenario.policy_input());
+  const Prediction prediction = simulate(schedule, scenario.machine);
+  RecordedRow row;
+  row.scenario = name;
+  row.machine = scenario.machine.name;
+  row.model = scenario.model.config.name;
+  row.policy = schedule.policy;
+  row.sequence_length = scenario.sequence_length;
+  row.sequences = scenario.sequences;
+  row.step_seconds = {prediction.step_seconds, recording.step_seconds};
+  row.stall_seconds = {prediction.stalls.total_seconds, recording.stall_seconds};
+  row.signed_error = row.step_seconds.difference() / recording.step_seconds;
+  row.step_error = std::abs(row.signed_error);
+  row.stall_error = std::abs(row.stall_seconds.difference()) / recording.step_seconds;
+  row.spread = recording.spread;
+  row.periods = recording.periods;
+  row.tiers = compare_peaks(prediction.memory, recording.peaks);
+  row.same_schedule = schedule_hash(schedule) == recording.schedule_hash;
+  find_worst_op(schedule, prediction, recording, row);
+  return row;
+}
+
+/// Everything that a machine lacks: "hbm needs 100 GiB and has 80".
+std::string excess_of(const std::vector<TierMemory>& memory) {
+  std::string text;
+  for (const TierMemory& tier : memory)
+    if (tier.arena_bytes > tier.tier.capacity_bytes)
+      text +=
+          fmt::format("{}{} needs {} of {}", text.empty() ? "" : ", ", tier.tier.kind == TierKind::hbm ? "hbm" : "dram",
+                      format_bytes(static_cast<double>(tier.arena_bytes)),
+                      format_bytes(static_cast<double>(tier.tier.capacity_bytes)));
+  return text;
+}
+
+PublishedRow predict_published(const Scenario& scenario, const std::string& name) {
+  const Schedule schedule = make_schedule(scenario.policy_input());
+  const Published& published = *scenario.published;
+  SimulateOptions options;
+  options.record_timeline = false;
+  const Prediction prediction = simulate(schedule, scenario.machine, options);
+  PublishedRow row;
+  row.scenario = name;
+  row.machine = scenario.machine.name;
+  row.model = scenario.model.config.name;
+  row.policy = schedule.policy;
+  row.source = published.source;
+  if (published.step_seconds > 0) {
+    row.step_seconds = Pair{prediction.step_seconds, published.step_seconds};
+    row.signed_error = row.step_seconds->difference() / published.step_seconds;
+  }
+  for (const TierMemory& tier : prediction.memory)
+    if (tier.tier.kind == TierKind::hbm && published.hbm_bytes > 0)
+      row.hbm_bytes = Pair{static_cast<double>(tier.arena_bytes), static_cast<double>(published.hbm_bytes)};
+  row.published_fits = published.fits;
+  row.excess = excess_of(prediction.memory);
+  row.fits = row.excess.empty();
+  return row;
+}
+
+/// Mean, median, maximum of |error|.
+template <typename Row, typename Error>
+ErrorSummary summary(const std::vector<Row>& rows, Error error_of) {
+  ErrorSummary result;
+  std::vector<double> errors;
+  for (const Row& row : rows) {
+    const std::optional<double> error = error_of(row);
+    if (!error) continue;
+    errors.push_back(std::abs(*error));
+    if (errors.size() == 1 || errors.back() > result.maximum) {
+      result.maximum = errors.back();
+      result.worst = row.scenario;
+    }
+  }
+  if (errors.empty()) return result;
+  result.mean = std::accumulate(errors.begin(), errors.end(), 0.0) / static_cast<double>(errors.size());
+  result.median = median_of(std::move(errors));
+  return result;
+}
+
+std::vector<fs::path> files_below(const fs::path& folder) {
+  std::error_code error;
+  std::vector<fs::path> files;
+  for (fs::recursive_directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error))
+    if (entry->path().extension() == ".json" || entry->path().extension() == ".toml") files.push_back(entry->path());
+  if (error) throw InputError(fmt::format("{}: cannot be listed: {}", folder.string(), error.message()));
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+}  // namespace
+
+Rows validate_folder(const fs::path& folder, const std::function<void(const std::string&)>& progress) {
+  Rows rows;
+  for (const fs::path& file : files_below(folder)) {
+    const std::string name = fs::path(file).replace_extension().lexically_relative(folder).generic_string();
+    const bool scenario = file.extension() == ".toml";
+    if (!scenario && format_of(file) == "penstock-profile/1") continue;
+    if (progress) progress(name);
+    if (!scenario) {
+      rows.recorded.push_back(predict_recording(file, name));
+      continue;
+    }
+    const Scenario published = read_scenario(file);
+    if (!published.published)
+      throw InputError(
+          fmt::format("{}: has no table [published], so there is nothing to hold a prediction against", file.string()));
+    rows.published.push_back(predict_published(published, name));
+  }
+  if (rows.recorded.empty() && rows.published.empty())
+    throw InputError(
+        fmt::format("{}: holds no recording (`penstock-exec run --record`) and no scenario with "
+                    "[published]: there is nothing to validate",
+                    folder.string()));
+  return rows;
+}
+
+ErrorSummary step_errors(const std::vector<RecordedRow>& rows) {
+  return summary(rows, [](const RecordedRow& row) { return std::optional(row.step_error); });
+}
+
+ErrorSummary stall_errors(const std::vector<RecordedRow>& rows) {
+  return summary(rows, [](const RecordedRow& row) { return std::optional(row.stall_error); });
+}
+
+ErrorSummary published_errors(const std::vector<PublishedRow>& rows) {
+  return summary(
+      rows, [](const PublishedRow& row) { return row.step_seconds ? std::optional(row.signed_error) : std::nullopt; });
+}
+
+RankCorrelation rank_correlation(const std::vector<RecordedRow>& rows) {
+  RankCorrelation result;
+  const auto workload = [](const RecordedRow& row) { return std::tie(row.model, row.sequence_length, row.sequences); };
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    for (std::size_t j = 0; j < i; ++j) {
+      if (workload(rows[i]) != workload(rows[j])) continue;
+      const Pair &a = rows[i].step_seconds, &b = rows[j].step_seconds;
+      const double apart = a.measured - b.measured;
+      if (std::abs(apart) <= std::max(rows[i].spread, rows[j].spread) * std::min(a.measured, b.measured)) continue;
+      ++result.pairs;
+      const double predicted = (a.predicted - b.predicted) * apart;
+      if (predicted > 0) ++result.concordant;
+      if (predicted < 0) ++result.discordant;
+    }
+  }
+  return result;
+}
+
+}  // namespace penstock::sim
