@@ -7,6 +7,7 @@
 #include <cmath>
 #include <ctime>
 #include <optional>
+#include <sstream>
 #include <system_error>
 
 #include "shared/error.h"
@@ -14,6 +15,7 @@
 #include "shared/ir/schedule_json.h"
 #include "shared/ir/schedule_names.h"
 #include "shared/json_reader.h"
+#include "shared/scenario/policy_toml.h"
 #include "shared/toml_reader.h"
 
 namespace penstock {
@@ -54,14 +56,21 @@ std::vector<double> op_medians(const Schedule& schedule, const Timeline& timelin
   return medians;
 }
 
-/// The machine is the profile's, with the capacities that the run had.
-std::vector<std::string> kept_overrides(const std::vector<std::string>& overrides, const Machine& machine) {
+/// The machine is the profile's, with the capacities that the run had; every parameter of the policy is written out, so
+/// that a preset may change later.
+std::vector<std::string> kept_overrides(const std::vector<std::string>& overrides, const Scenario& scenario) {
   std::vector<std::string> kept;
   for (const std::string& text : overrides) {
     const std::string key = text.substr(0, text.find('='));
-    if (key != "machine.profile" && key != "machine.hardware" && key != "machine.hbm" && key != "machine.dram")
-      kept.push_back(text);
+    const bool replaced = key == "machine.profile" || key == "machine.hardware" || key == "machine.hbm" ||
+                          key == "machine.dram" || key.starts_with("policy.");
+    if (!replaced) kept.push_back(text);
   }
+  std::istringstream lines(policy_text(scenario.policy));
+  for (std::string line; std::getline(lines, line);)
+    if (const auto equals = line.find(" = "); equals != std::string::npos)
+      kept.push_back("policy." + line.substr(0, equals) + "=" + line.substr(equals + 3));
+  const Machine& machine = scenario.machine;
   kept.push_back(fmt::format("machine.hbm={} B", machine.gpu.hbm_bytes));
   kept.push_back(fmt::format("machine.dram={} B", machine.dram_bytes));
   return kept;
@@ -154,7 +163,7 @@ Recording make_recording(const Scenario& scenario, const std::vector<std::string
                     "warm-up): run more steps",
                     recording.periods, measured.steps, measured.warmup_steps));
   recording.text = scenario.text;
-  recording.overrides = kept_overrides(overrides, scenario.machine);
+  recording.overrides = kept_overrides(overrides, scenario);
   recording.profile = fs::absolute(scenario.machine.source)
                           .lexically_normal()
                           .lexically_relative(fs::absolute(file).lexically_normal().parent_path());

@@ -36,6 +36,7 @@ struct Published {
   std::int64_t hbm_bytes = 0;  // 0 = not published
   std::optional<bool> fits;
   std::string source;
+  std::string assumed;         // what decides the figure and was not published; empty: nothing
 };
 
 struct Scenario {

@@ -176,6 +176,7 @@ class ScenarioReader {
     if (!section.exists()) return;
     Published published;
     published.source = section.text("source");
+    if (section.has("assumed")) published.assumed = section.text("assumed");
     const bool step = section.has("step"), flops = section.has("flops");
     if (step && flops) section.fail("flops", "stands beside step; keep the one that was published");
     if (step && (published.step_seconds = section.seconds("step")) <= 0) section.fail("step", "must be more than 0 s");

@@ -64,14 +64,20 @@ std::string published_text(const std::vector<PublishedRow>& rows) {
   const auto yes = [](bool fits) { return fits ? "yes" : "no"; };
   for (const PublishedRow& row : rows) {
     const bool step = row.step_seconds.has_value(), hbm = row.hbm_bytes.has_value();
-    table.push_back({row.scenario, step ? format_seconds(row.step_seconds->measured) : "-",
-                     step ? format_seconds(row.step_seconds->predicted) : "-",
-                     step ? fmt::format("{:.2f}", 1 + row.signed_error) : "-",
-                     hbm ? format_bytes_gib(row.hbm_bytes->measured) : "-",
-                     hbm ? format_bytes_gib(row.hbm_bytes->predicted) : "-",
-                     row.published_fits ? yes(*row.published_fits) : "-", yes(row.fits)});
+    table.push_back(
+        {row.scenario + (row.assumed.empty() ? "" : " *"), step ? format_seconds(row.step_seconds->measured) : "-",
+         step ? format_seconds(row.step_seconds->predicted) : "-",
+         step ? fmt::format("{:.2f}", 1 + row.signed_error) : "-",
+         hbm ? format_bytes_gib(row.hbm_bytes->measured) : "-", hbm ? format_bytes_gib(row.hbm_bytes->predicted) : "-",
+         row.published_fits ? yes(*row.published_fits) : "-", yes(row.fits)});
   }
   std::string text = table_text(table) + "\n" + summary_text("step error", published_errors(rows));
+  std::vector<PublishedRow> known = rows;
+  std::erase_if(known, [](const PublishedRow& row) { return !row.assumed.empty(); });
+  if (known.size() < rows.size()) {
+    text += summary_text("without *", published_errors(known));
+    text += "* something that decides the figure was not published; the scenario says what.\n";
+  }
   for (const PublishedRow& row : rows)
     if (!row.fits) text += fmt::format("{}: {}\n", row.scenario, row.excess);
   return text;
@@ -109,8 +115,8 @@ ordered_json recorded_json(const RecordedRow& row) {
 ordered_json published_json(const PublishedRow& row) {
   ordered_json json = {{"scenario", row.scenario}, {"measured", nullptr},    {"predicted", nullptr},
                        {"step_error", nullptr},    {"stall_error", nullptr}, {"source", row.source},
-                       {"machine", row.machine},   {"model", row.model},     {"policy", row.policy},
-                       {"fits", row.fits}};
+                       {"assumed", row.assumed},   {"machine", row.machine}, {"model", row.model},
+                       {"policy", row.policy},     {"fits", row.fits}};
   if (row.step_seconds) {
     json["measured"] = row.step_seconds->measured;
     json["predicted"] = row.step_seconds->predicted;

@@ -122,6 +122,7 @@ PublishedRow predict_published(const Scenario& scenario, const std::string& name
   row.model = scenario.model.config.name;
   row.policy = schedule.policy;
   row.source = published.source;
+  row.assumed = published.assumed;
   if (published.step_seconds > 0) {
     row.step_seconds = Pair{prediction.step_seconds, published.step_seconds};
     row.signed_error = row.step_seconds->difference() / published.step_seconds;

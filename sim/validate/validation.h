@@ -34,7 +34,7 @@ struct RecordedRow {
 /// A figure that somebody published, and the prediction of the same run.
 struct PublishedRow {
   std::string scenario;
-  std::string machine, model, policy, source;
+  std::string machine, model, policy, source, assumed;
   std::optional<Pair> step_seconds;  // measured = published
   double signed_error = 0;
   std::optional<Pair> hbm_bytes;
@@ -59,7 +59,7 @@ struct ErrorSummary {
 };
 ErrorSummary step_errors(const std::vector<RecordedRow>& rows);
 ErrorSummary stall_errors(const std::vector<RecordedRow>& rows);
-/// Of the rows with a published step time.
+/// Of the rows with a published step time; the caller leaves out what it does not want.
 ErrorSummary published_errors(const std::vector<PublishedRow>& rows);
 
 /// Does the prediction put policies in the order that was measured? Kendall's tau, (concordant - discordant) / pairs,
