@@ -12,20 +12,24 @@ constexpr std::int64_t kFp32 = 4;
 /// Adds kernels in order of execution. Row counts are of one kernel; the list takes chunks as `count`.
 class KernelList {
  public:
+  explicit KernelList(std::int64_t gradient_bytes) : gradient_bytes_(gradient_bytes) {}
+
   /// [rows, k] x [k, n] into bf16; `residual`: another [rows, n] is added on the way out.
   void matmul(std::string_view name, std::int64_t rows, std::int64_t n, std::int64_t k, std::int64_t count = 1,
               bool residual = false) {
     Kernel kernel = product(name, rows, n, k, count);
+    kernel.output_bytes = kBf16;
     kernel.bytes += (residual ? 2 : 1) * rows * n * kBf16;
     kernels_.push_back(kernel);
   }
 
-  /// Gradient of weights [m, n] from `rows` rows, fp32.
+  /// Gradient of weights [m, n] from `rows` rows.
   void weight_gradient(std::string_view name, std::int64_t m, std::int64_t n, std::int64_t rows, std::int64_t count,
                        bool accumulates) {
     Kernel kernel = product(name, m, n, rows, count);
     kernel.accumulates = accumulates;
-    kernel.bytes += (accumulates ? 2 : 1) * m * n * kFp32;
+    kernel.output_bytes = gradient_bytes_;
+    kernel.bytes += (accumulates ? 2 : 1) * m * n * gradient_bytes_;
     kernels_.push_back(kernel);
   }
 
@@ -77,6 +81,7 @@ class KernelList {
     return kernel;
   }
 
+  const std::int64_t gradient_bytes_;
   std::vector<Kernel> kernels_;
 };
 
@@ -98,14 +103,15 @@ std::vector<Chunks> cut(std::int64_t tokens, std::int64_t chunk, bool first_apar
 
 class DecoderKernels {
  public:
-  DecoderKernels(const Model& model, BatchShape batch, const LayoutOptions& options)
+  DecoderKernels(const Model& model, BatchShape batch, const LayoutOptions& options, std::int64_t gradient_bytes)
       : model_(model),
         batch_(batch),
         options_(options),
         tokens_(batch.tokens()),
         hidden_(model.config.hidden),
         intermediate_(model.config.intermediate),
-        row_bytes_(batch.tokens() * model.config.hidden * kBf16) {}
+        row_bytes_(batch.tokens() * model.config.hidden * kBf16),
+        list_(gradient_bytes) {}
 
   std::vector<Kernel> forward() {
     make_qkv();
@@ -193,10 +199,11 @@ class DecoderKernels {
   KernelList list_;
 };
 
-std::vector<Kernel> head_kernels(const Model& model, BatchShape batch, const Chunking& chunking, bool accumulates) {
+std::vector<Kernel> head_kernels(const Model& model, BatchShape batch, const Chunking& chunking, bool accumulates,
+                                 std::int64_t gradient_bytes) {
   const std::int64_t tokens = batch.tokens(), hidden = model.config.hidden, vocabulary = model.config.vocabulary;
   const std::int64_t chunk = chunking.loss_tokens > 0 ? chunking.loss_tokens : kDefaultLossTokens;
-  KernelList list;
+  KernelList list(gradient_bytes);
   list.elementwise("final norm", 2 * tokens * hidden * kBf16);
   for (const Chunks& chunks : cut(tokens, chunk, !accumulates)) {
     list.matmul("logits", chunks.rows, vocabulary, hidden, chunks.count);
@@ -209,15 +216,16 @@ std::vector<Kernel> head_kernels(const Model& model, BatchShape batch, const Chu
   return list.take();
 }
 
-std::vector<Kernel> embedding_kernels(const Model& model, BatchShape batch, Pass pass, bool accumulates) {
+std::vector<Kernel> embedding_kernels(const Model& model, BatchShape batch, Pass pass, bool accumulates,
+                                      std::int64_t gradient_bytes) {
   const std::int64_t elements = batch.tokens() * model.config.hidden;
-  KernelList list;
+  KernelList list(gradient_bytes);
   if (pass == Pass::forward) {
     list.elementwise("embedding", 2 * elements * kBf16);
   } else {
     if (!accumulates)
-      list.elementwise("embedding gradient zero", model.config.vocabulary * model.config.hidden * kFp32);
-    list.elementwise("embedding backward", elements * (kBf16 + 2 * kFp32));
+      list.elementwise("embedding gradient zero", model.config.vocabulary * model.config.hidden * gradient_bytes);
+    list.elementwise("embedding backward", elements * (kBf16 + 2 * gradient_bytes));
   }
   return list.take();
 }
@@ -225,10 +233,11 @@ std::vector<Kernel> embedding_kernels(const Model& model, BatchShape batch, Pass
 }  // namespace
 
 std::vector<Kernel> template_kernels(const Model& model, LayerKind kind, Pass pass, BatchShape batch,
-                                     const LayoutOptions& options, bool writes_output, bool accumulates) {
-  if (kind == LayerKind::embedding) return embedding_kernels(model, batch, pass, accumulates);
-  if (kind == LayerKind::head) return head_kernels(model, batch, options.chunking, accumulates);
-  DecoderKernels decoder(model, batch, options);
+                                     const LayoutOptions& options, bool writes_output, bool accumulates,
+                                     std::int64_t gradient_bytes) {
+  if (kind == LayerKind::embedding) return embedding_kernels(model, batch, pass, accumulates, gradient_bytes);
+  if (kind == LayerKind::head) return head_kernels(model, batch, options.chunking, accumulates, gradient_bytes);
+  DecoderKernels decoder(model, batch, options, gradient_bytes);
   if (pass == Pass::forward) return decoder.forward();
   return pass == Pass::recompute ? decoder.recompute(writes_output) : decoder.backward(accumulates);
 }

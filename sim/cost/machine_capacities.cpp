@@ -58,6 +58,7 @@ ResourceVector always(const Machine& machine) {
 Capacities machine_capacities(const Machine& machine, int max_threads) {
   const ResourceVector base = always(machine);
   Capacities capacities(base, max_threads);
+  capacities.power = machine.gpu.power;
   for (const bool h2d : {false, true}) {
     for (const bool d2h : {false, true}) {
       ResourceVector together = base;

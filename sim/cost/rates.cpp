@@ -13,68 +13,92 @@ bool same_shape(const MatmulPoint& point, const Kernel& kernel) {
   return point.m == kernel.m && point.n == kernel.n && point.k == kernel.k;
 }
 
-/// Points that share two extents with the kernel, seen along the third.
-struct Along {
-  std::int64_t MatmulPoint::*extent;
-  std::int64_t Kernel::*wanted;
-};
-
-/// Time between the nearest points below and above along one extent; 0 if the kernel is not between two.
-double between(const Gpu& gpu, const Kernel& kernel, const Along& along, bool accumulates) {
-  const MatmulPoint *below = nullptr, *above = nullptr;
-  const std::int64_t wanted = kernel.*along.wanted;
-  for (const MatmulPoint& point : gpu.matmuls) {
-    Kernel shifted = kernel;
-    shifted.*along.wanted = point.*along.extent;
-    if (point.accumulates != accumulates || !same_shape(point, shifted)) continue;
-    const std::int64_t extent = point.*along.extent;
-    if (extent <= wanted && (below == nullptr || extent > below->*along.extent)) below = &point;
-    if (extent >= wanted && (above == nullptr || extent < above->*along.extent)) above = &point;
-  }
-  if (below == nullptr || above == nullptr) return 0;
-  if (below == above) return below->seconds;
-  const double low = static_cast<double>(below->*along.extent), high = static_cast<double>(above->*along.extent);
-  const double share = (static_cast<double>(wanted) - low) / (high - low);
-  return below->seconds + share * (above->seconds - below->seconds);
-}
-
-double point_flops(const MatmulPoint& point) {
-  return 2.0 * static_cast<double>(point.m) * static_cast<double>(point.n) * static_cast<double>(point.k);
-}
-
-double nearest_matmul(const Gpu& gpu, const Kernel& kernel) {
-  const MatmulPoint* nearest = nullptr;
-  double nearest_distance = std::numeric_limits<double>::infinity();
-  for (const MatmulPoint& point : gpu.matmuls) {
-    const auto apart = [](std::int64_t a, std::int64_t b) {
-      return distance(static_cast<double>(a), static_cast<double>(b));
-    };
-    // Whether it accumulates matters less than a factor of e^0.1 in any extent.
-    const double total = apart(point.m, kernel.m) + apart(point.n, kernel.n) + apart(point.k, kernel.k) +
-                         (point.accumulates == kernel.accumulates ? 0 : 0.1);
-    if (total < nearest_distance) {
-      nearest_distance = total;
-      nearest = &point;
-    }
-  }
-  return nearest->seconds * kernel.flops / point_flops(*nearest);
+/// The same product by name and result, where the point has them.
+bool same_product(const MatmulPoint& point, const Kernel& kernel) {
+  return (point.name.empty() || point.name == kernel.name) &&
+         (point.output_bytes == 0 || kernel.output_bytes == 0 || point.output_bytes == kernel.output_bytes);
 }
 
 double burst_matmul_rate(const Gpu& gpu) {
   return gpu.matmul_burst_flops_per_second > 0 ? gpu.matmul_burst_flops_per_second : gpu.matmul_flops_per_second;
 }
 
-double matmul_burst_seconds(const Gpu& gpu, const Kernel& kernel) {
-  if (gpu.matmuls.empty()) return kernel.flops / burst_matmul_rate(gpu);
+/// Of a point. Without a sustained time of its own, by the ratio of the rates.
+KernelSeconds point_seconds(const Gpu& gpu, const MatmulPoint& point) {
+  const double slowdown = burst_matmul_rate(gpu) / gpu.matmul_flops_per_second;
+  return {point.seconds, point.sustained_seconds > 0 ? point.sustained_seconds : point.seconds * slowdown};
+}
+
+/// Points that share two extents with the kernel, seen along the third.
+struct Along {
+  std::int64_t MatmulPoint::*extent;
+  std::int64_t Kernel::*wanted;
+};
+
+/// Which points count.
+struct Among {
+  bool same_product, accumulates;
+};
+
+/// Time between the nearest points below and above along one extent; 0 if the kernel is not between two.
+KernelSeconds between(const Gpu& gpu, const Kernel& kernel, const Along& along, const Among& among) {
+  const MatmulPoint *below = nullptr, *above = nullptr;
+  const std::int64_t wanted = kernel.*along.wanted;
+  for (const MatmulPoint& point : gpu.matmuls) {
+    Kernel shifted = kernel;
+    shifted.*along.wanted = point.*along.extent;
+    if (point.accumulates != among.accumulates || !same_shape(point, shifted)) continue;
+    if (among.same_product && !same_product(point, kernel)) continue;
+    const std::int64_t extent = point.*along.extent;
+    if (extent <= wanted && (below == nullptr || extent > below->*along.extent)) below = &point;
+    if (extent >= wanted && (above == nullptr || extent < above->*along.extent)) above = &point;
+  }
+  if (below == nullptr || above == nullptr) return {};
+  const KernelSeconds first = point_seconds(gpu, *below), last = point_seconds(gpu, *above);
+  const double low = static_cast<double>(below->*along.extent), high = static_cast<double>(above->*along.extent);
+  if (low == high) return first;
+  const double share = (static_cast<double>(wanted) - low) / (high - low);
+  return {first.burst + share * (last.burst - first.burst),
+          first.sustained + share * (last.sustained - first.sustained)};
+}
+
+double point_flops(const MatmulPoint& point) {
+  return 2.0 * static_cast<double>(point.m) * static_cast<double>(point.n) * static_cast<double>(point.k);
+}
+
+KernelSeconds nearest_matmul(const Gpu& gpu, const Kernel& kernel) {
+  const MatmulPoint* nearest = nullptr;
+  double nearest_distance = std::numeric_limits<double>::infinity();
+  for (const MatmulPoint& point : gpu.matmuls) {
+    const auto apart = [](std::int64_t a, std::int64_t b) {
+      return distance(static_cast<double>(a), static_cast<double>(b));
+    };
+    // Whether it accumulates, and which product it is, matters less than a factor of e^0.1 in any extent.
+    const double total = apart(point.m, kernel.m) + apart(point.n, kernel.n) + apart(point.k, kernel.k) +
+                         (point.accumulates == kernel.accumulates ? 0 : 0.1) + (same_product(point, kernel) ? 0 : 0.05);
+    if (total < nearest_distance) {
+      nearest_distance = total;
+      nearest = &point;
+    }
+  }
+  const KernelSeconds seconds = point_seconds(gpu, *nearest);
+  const double scale = kernel.flops / point_flops(*nearest);
+  return {seconds.burst * scale, seconds.sustained * scale};
+}
+
+KernelSeconds matmul_seconds(const Gpu& gpu, const Kernel& kernel) {
+  if (gpu.matmuls.empty()) return {kernel.flops / burst_matmul_rate(gpu), kernel.flops / gpu.matmul_flops_per_second};
   static constexpr Along kAlong[] = {
       {&MatmulPoint::m, &Kernel::m}, {&MatmulPoint::k, &Kernel::k}, {&MatmulPoint::n, &Kernel::n}};
-  for (const bool accumulates : {kernel.accumulates, !kernel.accumulates})
-    for (const Along& along : kAlong)
-      if (const double seconds = between(gpu, kernel, along, accumulates); seconds > 0) return seconds;
+  for (const bool same_product : {true, false})
+    for (const bool accumulates : {kernel.accumulates, !kernel.accumulates})
+      for (const Along& along : kAlong)
+        if (const KernelSeconds seconds = between(gpu, kernel, along, {same_product, accumulates}); seconds.burst > 0)
+          return seconds;
   return nearest_matmul(gpu, kernel);
 }
 
-double attention_seconds(const Gpu& gpu, const Kernel& kernel, double rate) {
+KernelSeconds attention_seconds(const Gpu& gpu, const Kernel& kernel, double rate) {
   const bool backward = kernel.kind == KernelKind::attention_backward;
   const AttentionPoint* nearest = nullptr;
   double nearest_distance = std::numeric_limits<double>::infinity();
@@ -91,62 +115,69 @@ double attention_seconds(const Gpu& gpu, const Kernel& kernel, double rate) {
       nearest = &point;
     }
   }
-  if (nearest == nullptr)
-    return kernel.flops / (rate * (backward ? gpu.attention_backward_efficiency : gpu.attention_forward_efficiency));
+  if (nearest == nullptr) {
+    const double seconds =
+        kernel.flops / (rate * (backward ? gpu.attention_backward_efficiency : gpu.attention_forward_efficiency));
+    return {seconds, seconds};
+  }
   const double length = static_cast<double>(nearest->length);
   const double forward_flops = 2.0 * static_cast<double>(nearest->sequences) * static_cast<double>(nearest->heads) *
                                static_cast<double>(nearest->head_dim) * length * length;
-  return backward ? nearest->backward_seconds * kernel.flops / (2.5 * forward_flops)
-                  : nearest->forward_seconds * kernel.flops / forward_flops;
+  const double scale = kernel.flops / (forward_flops * (backward ? 2.5 : 1.0));
+  const double burst = backward ? nearest->backward_seconds : nearest->forward_seconds;
+  const double sustained = backward ? nearest->backward_sustained_seconds : nearest->forward_sustained_seconds;
+  return {burst * scale, (sustained > 0 ? sustained : burst) * scale};
 }
 
 /// From the points of one name; 0 if there are none.
-double elementwise_by_table(const Gpu& gpu, std::string_view name, double bytes) {
+KernelSeconds elementwise_by_table(const Gpu& gpu, std::string_view name, double bytes) {
   const ElementwisePoint *below = nullptr, *above = nullptr;
   for (const ElementwisePoint& point : gpu.elementwise) {
     if (point.name != name) continue;
     if (point.bytes <= bytes && (below == nullptr || point.bytes > below->bytes)) below = &point;
     if (point.bytes >= bytes && (above == nullptr || point.bytes < above->bytes)) above = &point;
   }
-  if (below == nullptr && above == nullptr) return 0;
-  if (below == nullptr) return above->seconds * bytes / above->bytes;
-  if (above == nullptr) return below->seconds * bytes / below->bytes;
-  if (below == above) return below->seconds;
-  return below->seconds + (bytes - below->bytes) / (above->bytes - below->bytes) * (above->seconds - below->seconds);
+  const auto of = [](const ElementwisePoint& point, double scale) {
+    const double sustained = point.sustained_seconds > 0 ? point.sustained_seconds : point.seconds;
+    return KernelSeconds{point.seconds * scale, sustained * scale};
+  };
+  if (below == nullptr && above == nullptr) return {};
+  if (below == nullptr) return of(*above, bytes / above->bytes);
+  if (above == nullptr) return of(*below, bytes / below->bytes);
+  const KernelSeconds first = of(*below, 1), last = of(*above, 1);
+  if (below->bytes == above->bytes) return first;
+  const double share = (bytes - below->bytes) / (above->bytes - below->bytes);
+  return {first.burst + share * (last.burst - first.burst),
+          first.sustained + share * (last.sustained - first.sustained)};
 }
 
-double elementwise_seconds(const Gpu& gpu, const Kernel& kernel) {
+KernelSeconds elementwise_seconds(const Gpu& gpu, const Kernel& kernel) {
   const double bytes = static_cast<double>(kernel.bytes);
-  if (const double seconds = elementwise_by_table(gpu, kernel.name, bytes); seconds > 0) return seconds;
-  if (const double seconds = elementwise_by_table(gpu, "", bytes); seconds > 0) return seconds;
-  return bytes / (gpu.hbm_bytes_per_second * gpu.elementwise_efficiency);
+  if (const KernelSeconds seconds = elementwise_by_table(gpu, kernel.name, bytes); seconds.burst > 0) return seconds;
+  if (const KernelSeconds seconds = elementwise_by_table(gpu, "", bytes); seconds.burst > 0) return seconds;
+  const double seconds = bytes / (gpu.hbm_bytes_per_second * gpu.elementwise_efficiency);
+  return {seconds, seconds};
 }
 
 }  // namespace
 
 KernelSeconds kernel_seconds(const Gpu& gpu, const Kernel& kernel) {
-  if (kernel.kind == KernelKind::elementwise) {
-    const double seconds = elementwise_seconds(gpu, kernel);
-    return {seconds, seconds};
-  }
+  if (kernel.kind == KernelKind::elementwise) return elementwise_seconds(gpu, kernel);
+  // Datasheet attention has no burst rate: the units wait on each other more than those of matmuls do.
+  const KernelSeconds seconds = kernel.kind == KernelKind::matmul
+                                    ? matmul_seconds(gpu, kernel)
+                                    : attention_seconds(gpu, kernel, gpu.matmul_flops_per_second);
   const double memory = static_cast<double>(kernel.bytes) / gpu.hbm_bytes_per_second;
-  const double slowdown = burst_matmul_rate(gpu) / gpu.matmul_flops_per_second;
-  double burst = 0, sustained = 0;
-  if (kernel.kind == KernelKind::matmul) {
-    burst = matmul_burst_seconds(gpu, kernel);
-    sustained = burst * slowdown;
-  } else {
-    // Attention does not reach the power limit: its units wait on each other more than matmuls do.
-    burst = sustained = attention_seconds(gpu, kernel, gpu.matmul_flops_per_second);
-  }
-  return {std::max(burst, memory), std::max(sustained, memory)};
+  // What was measured may have been served by caches.
+  const bool measured = kernel.kind == KernelKind::matmul ? !gpu.matmuls.empty() : !gpu.attentions.empty();
+  if (measured) return seconds;
+  return {std::max(seconds.burst, memory), std::max(seconds.sustained, memory)};
 }
 
 double best_matmul_rate(const Gpu& gpu) {
-  const double slowdown = burst_matmul_rate(gpu) / gpu.matmul_flops_per_second;
   double best = gpu.matmul_flops_per_second;
   for (const MatmulPoint& point : gpu.matmuls)
-    if (point.seconds > 0) best = std::max(best, point_flops(point) / (point.seconds * slowdown));
+    if (point.seconds > 0) best = std::max(best, point_flops(point) / point_seconds(gpu, point).sustained);
   return best;
 }
 

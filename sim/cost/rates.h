@@ -17,14 +17,15 @@ struct KernelSeconds {
   double burst = 0, sustained = 0;
 };
 
-/// max(compute, bytes / HBM bandwidth), where compute is
-///   matmul       the table's time: of the same shape; else between the two points that differ in one extent only
+/// Without a table at least bytes / HBM bandwidth. Times are
+///   matmul       the table's time: of the same shape (and name and result, if the table has them); else between the
+///   two points that differ in one extent only
 ///                (linear in it); else the nearest point's, scaled by FLOPs. Without a table FLOPs / matmul rate.
 ///   attention    the table's time of the same shape, else the nearest's with the same head_dim, scaled by FLOPs.
 ///                Without a table FLOPs / (matmul rate x efficiency).
 ///   elementwise  the table's time by name, linear in bytes between points and proportional beyond them; else
 ///                bytes / (HBM bandwidth x elementwise_efficiency).
-/// Tables of matmuls hold burst times; sustained = burst x burst rate / sustained rate.
+/// Sustained times are the table's own; without them burst x burst rate / sustained rate for matmuls, else the burst.
 KernelSeconds kernel_seconds(const Gpu& gpu, const Kernel& kernel);
 
 /// FLOP/s that no matmul of this machine exceeds in the long run: the largest of the sustained rate and the table's.

@@ -61,7 +61,8 @@ double Engine::run_to_boundary() {
   at_boundary_ = false;
   while (!at_boundary_) advance_one_event();
   ++steps_;
-  if (compute_lane_ >= 0 && now_ > 0) duty_ = std::min(1.0, busy_[compute_lane_] / now_);
+  if (compute_lane_ >= 0 && now_ > 0)
+    power_share_ = capacities_.power_share(std::min(1.0, busy_[compute_lane_] / now_));
   return now_;
 }
 
@@ -107,7 +108,7 @@ void Engine::try_start(Lane& lane) {
 void Engine::begin(Lane& lane) {
   const OpCost& cost = costs_[lane.op];
   lane.start = now_;
-  const double progress = cost.fluid_seconds + duty_ * cost.sustained_extra_seconds;
+  const double progress = cost.fluid_seconds + power_share_ * cost.sustained_extra_seconds;
   if (shares_[lane.op] == 0 || progress <= 0) {
     lane.run = Run::whole;
     lane.time = now_ + (cost.latency_seconds + progress);
@@ -278,7 +279,7 @@ EngineState Engine::state() const {
   }
   state.positions.insert(state.positions.end(),
                          {launch_step_ - steps_, launch_segment_, launch_parked_, wait_time_ < kUnlimited});
-  state.seconds.insert(state.seconds.end(), {std::max(0.0, launch_free_ - now_), duty_});
+  state.seconds.insert(state.seconds.end(), {std::max(0.0, launch_free_ - now_), power_share_});
   state.seconds.push_back(wait_time_ < kUnlimited ? wait_time_ - now_ : 0);
   return state;
 }

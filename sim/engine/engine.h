@@ -117,7 +117,7 @@ class Engine {
   int steps_ = 0;      // boundaries passed
   bool at_boundary_ = false;
   bool dirty_ = false;  // the set of ops that share has changed
-  double duty_ = 0;
+  double power_share_ = 0;
   int released_ = 1;  // last step handed to the lanes
   std::vector<Lane> lanes_;
   std::vector<std::uint8_t> shares_;      // op uses a resource or belongs to a class
