@@ -84,9 +84,13 @@ void add_calibrate(CLI::App& program, CalibrateCommandOptions& options, Chosen& 
                                   "Examples:\n"
                                   "  penstock-exec calibrate scenarios/quickstart.toml -o profile.json\n"
                                   "  penstock-sim simulate scenarios/quickstart.toml --profile profile.json\n"
+                                  "  penstock-exec calibrate a.toml b.toml -o profile.json --backend cuda\n"
                                   "Microbenchmarks only: no training step is run.\n",
                                   options.json);
-  command->add_option("SCENARIO", options.scenario, "scenario file (TOML): which shapes to measure")->required();
+  command
+      ->add_option("SCENARIO", options.scenarios,
+                   "scenario files (TOML): which shapes to measure; with --backend cuda several")
+      ->required();
   command->add_option("-o,--output", options.output, "profile to write")->type_name("FILE")->required();
   add_overrides(command, options.overrides);
   add_backend(command, options.backend);

@@ -70,22 +70,13 @@ class HostCalibration {
     const Measured signal = measure_signal();
     machine.host_op_seconds = signal.seconds;
     profile_.spread["host_op"] = signal.spread;
-    profile_.date = now();
+    profile_.date = utc_date();
     profile_.host = fmt::format("{}, {} cores", cpu_name(), limits_.cores);
     machine.name = fmt::format("{} ({} cores), calibrated", cpu_name(), limits_.cores);
     return std::move(profile_);
   }
 
  private:
-  static std::string now() {
-    const std::time_t time = std::time(nullptr);
-    std::tm utc{};
-    gmtime_r(&time, &utc);
-    char text[32];
-    std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc);
-    return text;
-  }
-
   std::vector<int> thread_counts() const {
     std::vector<int> counts;
     for (int threads = 1; threads < limits_.cores; threads *= 2) counts.push_back(threads);
@@ -211,6 +202,15 @@ class HostCalibration {
 };
 
 }  // namespace
+
+std::string utc_date() {
+  const std::time_t time = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&time, &utc);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc);
+  return text;
+}
 
 Profile calibrate_host(const Scenario& scenario, const CalibrationProgress& progress) {
   return HostCalibration(scenario, progress).run();

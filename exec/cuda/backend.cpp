@@ -1,7 +1,5 @@
 #include "exec/cuda/backend.h"
 
-#include <cuda.h>
-#include <cudaTypedefs.h>
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 #include <nvtx3/nvToolsExt.h>
@@ -16,6 +14,7 @@
 #include "exec/cuda/lane_events.h"
 #include "exec/cuda/notifier.h"
 #include "exec/cuda/optimizer.h"
+#include "exec/cuda/stream_memory.h"
 #include "exec/cuda/templates.h"
 #include "exec/host/arena.h"
 #include "exec/optimizer/adamw.h"
@@ -45,71 +44,8 @@ class DeviceMemory {
   void* data_ = nullptr;
 };
 
-/// Host memory that the device reads and writes at full speed while this lives.
-class Registration {
- public:
-  Registration() = default;
-  Registration(void* data, std::size_t bytes) : data_(data) {
-    PENSTOCK_CUDA(cudaHostRegister(data, bytes, cudaHostRegisterPortable | cudaHostRegisterMapped));
-  }
-  ~Registration() {
-    if (data_ != nullptr) cudaHostUnregister(data_);
-  }
-  Registration(Registration&& other) noexcept : data_(std::exchange(other.data_, nullptr)) {}
-  Registration& operator=(Registration&& other) noexcept {
-    std::swap(data_, other.data_);
-    return *this;
-  }
-
- private:
-  void* data_ = nullptr;
-};
-
-class StreamHandle {
- public:
-  StreamHandle() { PENSTOCK_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking)); }
-  ~StreamHandle() {
-    if (stream_ != nullptr) cudaStreamDestroy(stream_);
-  }
-  StreamHandle(StreamHandle&& other) noexcept : stream_(std::exchange(other.stream_, nullptr)) {}
-  StreamHandle& operator=(StreamHandle&&) = delete;
-  cudaStream_t get() const { return stream_; }
-
- private:
-  cudaStream_t stream_ = nullptr;
-};
-
-/// The driver's stream memory operations, looked up at run time so that the program starts without a driver.
-struct StreamMemoryOps {
-  PFN_cuStreamWaitValue32_v11070 wait = nullptr;
-  PFN_cuStreamWriteValue32_v11070 write = nullptr;
-
-  static StreamMemoryOps load() {
-    StreamMemoryOps ops;
-    ops.wait = reinterpret_cast<PFN_cuStreamWaitValue32_v11070>(find("cuStreamWaitValue32"));
-    ops.write = reinterpret_cast<PFN_cuStreamWriteValue32_v11070>(find("cuStreamWriteValue32"));
-    return ops;
-  }
-
- private:
-  static void* find(const char* name) {
-    void* entry = nullptr;
-    cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
-    PENSTOCK_CUDA(cudaGetDriverEntryPointByVersion(name, &entry, 13000, cudaEnableDefault, &found));
-    if (found != cudaDriverEntryPointSuccess || entry == nullptr)
-      throw std::runtime_error(
-          fmt::format("the driver has no {}: it is older than CUDA 13, install a newer one", name));
-    return entry;
-  }
-};
-
 // cuBLASLt and cuDNN load kernels at first use; the rehearsal before a run brings them all in.
 constexpr std::int64_t kLibraryReserveBytes = std::int64_t{256} << 20;
-
-void check_driver(CUresult result, const char* what) {
-  if (result != CUDA_SUCCESS)
-    throw std::runtime_error(fmt::format("{}: driver error {}", what, static_cast<int>(result)));
-}
 
 class CudaBackend : public Backend {
  public:

@@ -50,7 +50,8 @@ class DecoderOp {
   /// Forward makes everything; a recompute makes what was not kept.
   bool makes(Activation activation) const { return op_.pass == Pass::forward || regions_.in_recomputed(activation); }
 
-  void norm(const std::uint16_t* x, std::int64_t weight_offset);
+  void mark(std::string_view kernel) const { libraries_.mark(kernel, stream_); }
+  void norm(const char* name, const std::uint16_t* x, std::int64_t weight_offset);
   void make_qkv();
   void make_middle();
   void make_mlp();
@@ -73,47 +74,56 @@ class DecoderOp {
 
 void DecoderOp::forward() {
   if (makes(Activation::qkv)) make_qkv();
-  if (makes(Activation::attention))
+  if (makes(Activation::attention)) {
     libraries_.attention.forward(attention_shape(), at(Activation::qkv), at(Activation::attention),
                                  regions_.fp32(Activation::lse), library_, stream_);
+    mark("attention");
+  }
   if (makes(Activation::middle)) make_middle();
   make_mlp();
 }
 
-void DecoderOp::norm(const std::uint16_t* x, std::int64_t weight_offset) {
+void DecoderOp::norm(const char* name, const std::uint16_t* x, std::int64_t weight_offset) {
   rms_norm_forward(x, weights(weight_offset), at(Activation::normed), tokens_, hidden_, epsilon_, stream_);
+  mark(name);
 }
 
 void DecoderOp::make_qkv() {
-  norm(op_.input, offsets_.input_norm);
+  norm("input norm", op_.input, offsets_.input_norm);
   libraries_.matmul.forward(at(Activation::normed), weights(offsets_.qkv), weights(offsets_.qkv_bias), nullptr,
                             at(Activation::qkv), tokens_, model_.qkv_columns(), hidden_, library_, stream_);
+  mark("qkv");
   rotary_forward(rotary_, at(Activation::qkv), qk_raw(), stream_);
+  mark(model_.config.qk_norm ? "qk norm and rotary" : "rotary");
 }
 
 void DecoderOp::make_middle() {
   libraries_.matmul.forward(at(Activation::attention), weights(offsets_.attention_output), nullptr, op_.input,
                             at(Activation::middle), tokens_, hidden_, model_.query_columns(), library_, stream_);
+  mark("attention output");
 }
 
 void DecoderOp::make_gate_up(std::int64_t begin, std::int64_t rows) {
   libraries_.matmul.forward(at(Activation::normed) + begin * hidden_, weights(offsets_.gate_up), nullptr, nullptr,
                             gate_up(begin), rows, 2 * intermediate_, hidden_, library_, stream_);
+  mark("gate_up");
 }
 
 void DecoderOp::make_mlp() {
   const bool output = op_.output != nullptr;
   const bool makes_gate_up = makes(Activation::gate_up) || (output && regions_.in_workspace(Activation::gate_up));
   if (!makes_gate_up && !output) return;
-  if (makes_gate_up) norm(at(Activation::middle), offsets_.middle_norm);
+  if (makes_gate_up) norm("middle norm", at(Activation::middle), offsets_.middle_norm);
   for (std::int64_t begin = 0; begin < tokens_; begin += chunk_rows_) {
     const std::int64_t rows = std::min(chunk_rows_, tokens_ - begin);
     if (makes_gate_up) make_gate_up(begin, rows);
     if (!output) continue;
     swiglu_forward(gate_up(begin), at(Activation::product), rows, intermediate_, stream_);
+    mark("swiglu");
     libraries_.matmul.forward(at(Activation::product), weights(offsets_.down), nullptr,
                               at(Activation::middle) + begin * hidden_, op_.output + begin * hidden_, rows, hidden_,
                               intermediate_, library_, stream_);
+    mark("down");
   }
 }
 
@@ -127,7 +137,7 @@ void DecoderOp::backward() {
 /// output_gradient -> d_middle, with the gradients of down, gate_up and the middle norm.
 void DecoderOp::backward_mlp() {
   Matmul& matmul = libraries_.matmul;
-  norm(at(Activation::middle), offsets_.middle_norm);
+  norm("middle norm", at(Activation::middle), offsets_.middle_norm);
   GradientTarget d_down = gradient(offsets_.down), d_gate_up_weights = gradient(offsets_.gate_up);
   std::uint16_t* const product = at(Activation::product);
   std::uint16_t* const d_gate_up = at(Activation::d_gate_up);
@@ -137,17 +147,23 @@ void DecoderOp::backward_mlp() {
     if (regions_.in_workspace(Activation::gate_up)) make_gate_up(begin, rows);
     matmul.input_gradient(d_output, weights(offsets_.down), at(Activation::d_product), rows, hidden_, intermediate_,
                           library_, stream_);
+    mark("down input gradient");
     swiglu_backward(gate_up(begin), at(Activation::d_product), product, d_gate_up, rows, intermediate_, stream_);
+    mark("swiglu backward");
     matmul.weight_gradient(d_output, product, d_down, rows, hidden_, intermediate_, library_, stream_);
+    mark("down weight gradient");
     matmul.weight_gradient(d_gate_up, at(Activation::normed) + begin * hidden_, d_gate_up_weights, rows,
                            2 * intermediate_, hidden_, library_, stream_);
+    mark("gate_up weight gradient");
     matmul.input_gradient(d_gate_up, weights(offsets_.gate_up), at(Activation::d_normed) + begin * hidden_, rows,
                           2 * intermediate_, hidden_, library_, stream_);
+    mark("gate_up input gradient");
     d_down.accumulates = d_gate_up_weights.accumulates = true;
   }
   rms_norm_backward(at(Activation::middle), weights(offsets_.middle_norm), at(Activation::d_normed),
                     op_.output_gradient, at(Activation::d_middle), gradient(offsets_.middle_norm),
                     regions_.fp32(Activation::reduction), tokens_, hidden_, epsilon_, stream_);
+  mark("middle norm backward");
 }
 
 /// d_middle -> d_qkv of the projection's output.
@@ -156,13 +172,16 @@ void DecoderOp::backward_attention() {
   const std::int64_t columns = model_.query_columns();
   matmul.weight_gradient(at(Activation::d_middle), at(Activation::attention), gradient(offsets_.attention_output),
                          tokens_, hidden_, columns, library_, stream_);
+  mark("attention output weight gradient");
   matmul.input_gradient(at(Activation::d_middle), weights(offsets_.attention_output), at(Activation::d_attention),
                         tokens_, hidden_, columns, library_, stream_);
+  mark("attention output input gradient");
   const AttentionBackward tensors{at(Activation::qkv), at(Activation::attention), regions_.fp32(Activation::lse),
                                   at(Activation::d_attention), at(Activation::d_qkv)};
   const bool deterministic = libraries_.deterministic_attention;
   libraries_.attention.backward(attention_shape(), tensors, attention_backward_piece(model_, op_.batch, deterministic),
                                 deterministic, library_, stream_);
+  mark("attention backward");
   GradientTarget d_q_norm, d_k_norm;
   if (model_.config.qk_norm) {
     d_q_norm = gradient(offsets_.q_norm);
@@ -170,6 +189,7 @@ void DecoderOp::backward_attention() {
   }
   rotary_backward(rotary_, at(Activation::d_qkv), qk_raw(), d_q_norm, d_k_norm, regions_.fp32(Activation::reduction),
                   stream_);
+  mark(model_.config.qk_norm ? "qk norm and rotary backward" : "rotary backward");
 }
 
 /// d_qkv -> input_gradient, with the gradients of qkv, its bias and the input norm.
@@ -177,15 +197,20 @@ void DecoderOp::backward_qkv() {
   Matmul& matmul = libraries_.matmul;
   const std::int64_t columns = model_.qkv_columns();
   float* const partials = regions_.fp32(Activation::reduction);
-  if (offsets_.qkv_bias >= 0)
+  if (offsets_.qkv_bias >= 0) {
     column_sum(at(Activation::d_qkv), tokens_, columns, gradient(offsets_.qkv_bias), partials, stream_);
-  norm(op_.input, offsets_.input_norm);
+    mark("qkv bias gradient");
+  }
+  norm("input norm", op_.input, offsets_.input_norm);
   matmul.weight_gradient(at(Activation::d_qkv), at(Activation::normed), gradient(offsets_.qkv), tokens_, columns,
                          hidden_, library_, stream_);
+  mark("qkv weight gradient");
   matmul.input_gradient(at(Activation::d_qkv), weights(offsets_.qkv), at(Activation::d_normed), tokens_, columns,
                         hidden_, library_, stream_);
+  mark("qkv input gradient");
   rms_norm_backward(op_.input, weights(offsets_.input_norm), at(Activation::d_normed), at(Activation::d_middle),
                     op_.input_gradient, gradient(offsets_.input_norm), partials, tokens_, hidden_, epsilon_, stream_);
+  mark("input norm backward");
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "exec/cuda/bound_regions.h"
+#include "exec/cuda/kernel_marks.h"
 #include "exec/cuda/matmul.h"
 
 namespace penstock::exec {
@@ -11,6 +12,11 @@ struct Libraries {
   Matmul matmul;
   Attention attention;
   bool deterministic_attention = true;
+  KernelMarks* marks = nullptr;
+
+  void mark(std::string_view kernel, Stream stream) const {
+    if (marks != nullptr) marks->after(kernel, stream);
+  }
 };
 
 /// Forward or recompute: makes what the pass has to make, finds the rest where an earlier op left it.

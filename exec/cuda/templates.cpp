@@ -8,13 +8,14 @@
 namespace penstock::exec {
 namespace {
 
-void embedding(const TemplateBinding& op, Stream stream) {
+void embedding(const Libraries& libraries, const TemplateBinding& op, Stream stream) {
   const ModelConfig& config = op.model->config;
   require_operand(op.tokens, "tokens");
   if (op.pass == Pass::forward) {
     require_operand(op.weights, "weights");
     require_operand(op.output, "output");
     embedding_forward(op.tokens, op.weights, op.output, op.batch, config.hidden, stream);
+    libraries.mark("embedding", stream);
     return;
   }
   require_operand(op.output_gradient, "output gradient");
@@ -22,6 +23,7 @@ void embedding(const TemplateBinding& op, Stream stream) {
   clear_gradient_padding(op, stream);
   embedding_backward(op.tokens, op.output_gradient, gradient_at(op, 0), BoundRegions(op).int32(Activation::token_links),
                      op.batch, config.hidden, config.vocabulary, stream);
+  libraries.mark("embedding backward", stream);  // and, where it overwrites, "embedding gradient zero"
 }
 
 /// Final norm, then chunk by chunk logits, loss, their gradient, and the gradients of projection and norm.
@@ -50,23 +52,30 @@ void head_loss(Libraries& libraries, const TemplateBinding& op, Stream stream) {
 
   clear_gradient_padding(op, stream);
   rms_norm_forward(op.input, norm_weight, normed, tokens, hidden, epsilon, stream);
+  libraries.mark("final norm", stream);
   GradientTarget d_projection = gradient_at(op, op.model->head.projection);
   for (std::int64_t begin = 0; begin < tokens; begin += chunk) {
     const std::int64_t rows = std::min(chunk, tokens - begin);
     const std::uint16_t* const normed_rows = normed + begin * hidden;
     libraries.matmul.forward(normed_rows, projection, nullptr, nullptr, logits, rows, vocabulary, hidden, library,
                              stream);
+    libraries.mark("logits", stream);
     loss_rows(logits, op.tokens, row_stats, begin, rows, op.batch.sequence_length, vocabulary,
               static_cast<float>(op.loss_scale), stream);
+    libraries.mark("cross entropy", stream);
     libraries.matmul.weight_gradient(logits, normed_rows, d_projection, rows, vocabulary, hidden, library, stream);
+    libraries.mark("projection weight gradient", stream);
     libraries.matmul.input_gradient(logits, projection, d_normed + begin * hidden, rows, vocabulary, hidden, library,
                                     stream);
+    libraries.mark("projection input gradient", stream);
     d_projection.accumulates = true;
   }
   rms_norm_backward(op.input, norm_weight, d_normed, nullptr, op.input_gradient,
                     gradient_at(op, op.model->head.final_norm), regions.fp32(Activation::reduction), tokens, hidden,
                     epsilon, stream);
+  libraries.mark("final norm backward", stream);
   loss_sum(row_stats, tokens, op.loss, stream);
+  libraries.mark("loss sum", stream);
 }
 
 [[noreturn]] void no_such_pass(const char* kind) {
@@ -85,7 +94,7 @@ void CudaTemplates::run(const TemplateBinding& binding, Stream stream) {
   switch (binding.kind) {
     case LayerKind::embedding:
       if (binding.pass != Pass::forward && binding.pass != Pass::backward) no_such_pass("embedding");
-      return embedding(binding, stream);
+      return embedding(*libraries_, binding, stream);
     case LayerKind::head:
       if (binding.pass != Pass::loss) no_such_pass("head");
       return head_loss(*libraries_, binding, stream);
@@ -95,6 +104,8 @@ void CudaTemplates::run(const TemplateBinding& binding, Stream stream) {
   if (binding.pass == Pass::backward) return decoder_backward_cuda(*libraries_, binding, stream);
   decoder_forward_cuda(*libraries_, binding, stream);
 }
+
+void CudaTemplates::listen(KernelMarks* marks) { libraries_->marks = marks; }
 
 std::vector<MatmulChoice> CudaTemplates::matmul_choices() const { return libraries_->matmul.choices(); }
 

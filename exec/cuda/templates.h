@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "exec/cuda/kernel_marks.h"
 #include "exec/cuda/matmul.h"
 #include "exec/cuda/stream.h"
 #include "exec/runtime/binding.h"
@@ -33,6 +34,9 @@ class CudaTemplates {
   /// and gradients to 256 bytes. Throws std::logic_error for a pass that the kind does not have or a missing operand,
   /// std::runtime_error with the library's words if a call fails, DoesNotFit if the libraries' workspace is too small.
   void run(const TemplateBinding& binding, Stream stream);
+
+  /// Told of every kernel from now on; nullptr: nobody is. `marks` must outlive its use.
+  void listen(KernelMarks* marks);
 
   /// Which cuBLASLt algorithm each shape uses; for logs.
   std::vector<MatmulChoice> matmul_choices() const;

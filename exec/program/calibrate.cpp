@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "exec/cuda/backend.h"
 #include "exec/program/commands.h"
 #include "exec/program/setup.h"
 #include "exec/runtime/recorder.h"
@@ -17,14 +18,34 @@ namespace {
 void print_profile(const Profile& profile, const std::string& output, double seconds) {
   const Machine& machine = profile.machine;
   fmt::print("{}, measured in {}\n", profile.host, format_seconds(seconds));
-  fmt::print("matmul      {} at best, {} shapes\n", format_flops(machine.gpu.matmul_flops_per_second),
-             machine.gpu.matmuls.size());
+  const Gpu& gpu = machine.gpu;
+  fmt::print("matmul      {} at best, {} products", format_flops(gpu.matmul_flops_per_second), gpu.matmuls.size());
+  if (gpu.matmul_burst_flops_per_second > gpu.matmul_flops_per_second)
+    fmt::print("; {} in a burst", format_flops(gpu.matmul_burst_flops_per_second));
+  fmt::print("\n");
+  for (const PowerPoint& point : gpu.power)
+    fmt::print("power       busy for {:.0f} % of the time: {:.0f} % of the way to it\n", point.duty * 100,
+               point.share * 100);
+  for (const AttentionPoint& point : gpu.attentions)
+    fmt::print("attention   {} x {}: forward {}, backward {}\n", point.sequences, point.length,
+               format_seconds(point.forward_seconds), format_seconds(point.backward_seconds));
+  if (!gpu.is_host)
+    fmt::print("HBM         {}; a launch takes {} per kernel, {} per op\n", format_bandwidth(gpu.hbm_bytes_per_second),
+               format_seconds(gpu.launch_seconds), format_seconds(gpu.op_launch_seconds));
   for (const ThreadRate& rate : machine.cpu.dram_by_threads)
     fmt::print("DRAM        {} with {} threads\n", format_bandwidth(rate.per_second), rate.threads);
   for (const ThreadRate& rate : machine.cpu.adamw_by_threads)
     fmt::print("AdamW       {:.3f} Gparam/s with {} threads\n", rate.per_second * 1e-9, rate.threads);
   fmt::print("link        h2d {}, d2h {}\n", format_bandwidth(machine.link.h2d.bytes_per_second),
              format_bandwidth(machine.link.d2h.bytes_per_second));
+  if (machine.link.duplex_h2d_bytes_per_second > 0)
+    fmt::print("both ways   h2d {}, d2h {}\n", format_bandwidth(machine.link.duplex_h2d_bytes_per_second),
+               format_bandwidth(machine.link.duplex_d2h_bytes_per_second));
+  for (const DramSharing& sharing : machine.cpu.sharing)
+    fmt::print("beside      AdamW {:>2} threads {:.3f} Gparam/s, h2d {}, d2h {}\n", sharing.cpu_threads,
+               sharing.cpu_bytes_per_second / machine.cpu.adamw_bytes_per_parameter * 1e-9,
+               sharing.h2d ? format_bandwidth(sharing.h2d_bytes_per_second) : "-",
+               sharing.d2h ? format_bandwidth(sharing.d2h_bytes_per_second) : "-");
   fmt::print("signalling  {}\n", format_seconds(machine.host_op_seconds));
   const auto widest = std::max_element(profile.spread.begin(), profile.spread.end(),
                                        [](const auto& a, const auto& b) { return a.second < b.second; });
@@ -36,17 +57,23 @@ void print_profile(const Profile& profile, const std::string& output, double sec
 }  // namespace
 
 int calibrate_command(const CalibrateCommandOptions& options) {
-  const Scenario scenario = load_scenario(options.scenario, options.overrides, {});
+  std::vector<Scenario> scenarios;
+  for (const std::filesystem::path& path : options.scenarios)
+    scenarios.push_back(load_scenario(path, options.overrides, {}));
   const std::filesystem::path folder = options.output.parent_path();
   if (!folder.empty() && !std::filesystem::is_directory(folder))
     throw InputError(fmt::format("{}: the folder {} does not exist", options.output.string(), folder.string()));
-  if (choose_backend(scenario, options.backend) == "cuda")
-    throw InputError("calibrate: this build measures the host backend only (--backend host)");
+  const bool cuda = choose_backend(scenarios.front(), options.backend) == "cuda";
+  if (cuda && !cuda_device_available()) throw InputError("backend cuda: " + describe_cuda_devices());
+  if (!cuda && scenarios.size() > 1)
+    throw InputError(
+        "calibrate: the host backend is measured for one scenario at a time (--backend cuda takes several)");
   StatusLine status;
   const std::int64_t start = now_ns();
-  const Profile profile = calibrate_host(scenario, [&status](const std::string& what, double share) {
+  const CalibrationProgress progress = [&status](const std::string& what, double share) {
     status.show(fmt::format("{:3.0f} %  {}", share * 100, what));
-  });
+  };
+  const Profile profile = cuda ? calibrate_cuda(scenarios, progress) : calibrate_host(scenarios.front(), progress);
   status.clear();
   write_profile_file(profile, options.output);
   const double seconds = static_cast<double>(now_ns() - start) * 1e-9;

@@ -25,7 +25,7 @@ struct RunCommandOptions {
 int run_command(const RunCommandOptions& options);
 
 struct CalibrateCommandOptions {
-  std::filesystem::path scenario;
+  std::vector<std::filesystem::path> scenarios;
   std::vector<std::string> overrides;
   std::filesystem::path output;
   std::string backend;

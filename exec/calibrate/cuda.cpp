@@ -1,0 +1,258 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <set>
+#include <thread>
+
+#include "exec/calibrate/calibrate.h"
+#include "exec/calibrate/cuda_machine.h"
+#include "exec/calibrate/cuda_ops.h"
+#include "exec/runtime/limits.h"
+#include "exec/runtime/machine_name.h"
+
+namespace penstock::exec {
+namespace {
+
+constexpr std::int64_t kSmallestCopy = std::int64_t{16} << 10, kLargestCopy = std::int64_t{256} << 20;
+constexpr double kLoadSeconds = 0.3;  // of AdamW at each combination
+constexpr int kLoadRepeats = 3;       // slices of it, for the spread
+constexpr double kSettleSeconds = 4;  // until a GPU without a pause has settled; the next scenarios find it warm
+constexpr double kSettleAgainSeconds = 2.5;
+constexpr double kPacedSeconds = 3;
+constexpr double kDuties[] = {0.6, 0.8, 0.9};
+constexpr double kLeastSlowdown = 0.005;  // less than this between burst and sustained is noise
+constexpr std::int64_t kMostOptimizerElements = std::int64_t{256} << 20;
+
+/// The kernel's text in a file of the driver, "NVRM version: NVIDIA UNIX ... 580.65.06 ..."; empty where there is none.
+std::string driver_version() {
+  std::ifstream file("/proc/driver/nvidia/version");
+  std::string line;
+  std::getline(file, line);
+  std::size_t at = 0;
+  for (std::string word; at < line.size();) {
+    const std::size_t end = std::min(line.find(' ', at), line.size());
+    word = line.substr(at, end - at);
+    if (word.find('.') != std::string::npos && word.find_first_not_of("0123456789.") == std::string::npos) return word;
+    at = end + 1;
+  }
+  return "";
+}
+
+/// Fills a profile figure by figure.
+class CudaCalibration {
+ public:
+  CudaCalibration(std::span<const Scenario> scenarios, const CalibrationProgress& progress)
+      : scenarios_(scenarios), progress_(progress), limits_(read_memory_limits()) {}
+
+  Profile run() {
+    Machine& machine = profile_.machine;
+    machine.measured = true;
+    machine.nvme = scenarios_.front().machine.nvme;
+    machine.dram_bytes = limits_.usable_bytes();
+    machine.cpu.cores = limits_.cores;
+    machine.cpu.adamw_bytes_per_parameter = 26;
+    names();
+    host();
+    small_costs();
+    kernels();
+    profile_.date = utc_date();
+    return std::move(profile_);
+  }
+
+ private:
+  Gpu& gpu() { return profile_.machine.gpu; }
+  void spread(const std::string& figure, double value) { profile_.spread[figure] = value; }
+
+  void names() {
+    cudaDeviceProp properties{};
+    std::size_t free_bytes = 0, total_bytes = 0;
+    PENSTOCK_CUDA(cudaGetDeviceProperties(&properties, 0));
+    PENSTOCK_CUDA(cudaMemGetInfo(&free_bytes, &total_bytes));
+    gpu().name = properties.name;
+    gpu().hbm_bytes = static_cast<std::int64_t>(total_bytes);
+    gpu().copy_engines = properties.asyncEngineCount;
+    const std::string driver = driver_version();
+    profile_.host =
+        fmt::format("{}, {} cores; {}{}; {}, cuBLASLt {}", cpu_name(), limits_.cores, device_description(),
+                    driver.empty() ? "" : ", NVIDIA " + driver, Attention::name(), Matmul::library_version());
+    profile_.machine.name =
+        fmt::format("{} with {} ({} cores), calibrated", properties.name, cpu_name(), limits_.cores);
+  }
+
+  // --- the host and the link
+
+  std::vector<int> thread_counts(int from) const {
+    const int cores = limits_.cores;
+    std::set<int> counts{cores * 3 / 4, cores - 1, cores};
+    for (int threads = 1; threads < cores; threads *= 2) counts.insert(threads);
+    for (const Scenario& scenario : scenarios_) counts.insert(std::min(scenario.policy.optimizer_threads, cores));
+    counts.erase(counts.begin(), counts.lower_bound(std::max(1, from)));
+    return {counts.begin(), counts.end()};
+  }
+
+  void host() {
+    Cpu& cpu = profile_.machine.cpu;
+    {
+      progress_("DRAM by threads", 0.01);
+      Triad triad;
+      for (const int threads : thread_counts(1)) {
+        const MeasuredRate rate = triad.run(threads);
+        cpu.dram_by_threads.push_back({threads, rate.per_second});
+        spread(fmt::format("dram {}", threads), rate.spread);
+        cpu.dram_bytes_per_second = std::max(cpu.dram_bytes_per_second, rate.per_second);
+      }
+    }
+    progress_("AdamW by threads", 0.05);
+    std::int64_t elements = 0;
+    for (const Scenario& scenario : scenarios_) elements = std::max(elements, scenario.model.layers[1].state_elements);
+    AdamwLoad adamw(elements);
+    adamw.run(limits_.cores, 0.1);
+    for (const int threads : thread_counts(1)) {
+      std::vector<double> rates;
+      for (int i = 0; i < kLoadRepeats; ++i) rates.push_back(adamw.run(threads, kLoadSeconds / kLoadRepeats));
+      const Measured rate = summarise(std::move(rates));
+      cpu.adamw_by_threads.push_back({threads, rate.seconds});
+      spread(fmt::format("adamw {}", threads), rate.spread);
+    }
+    CudaCopies copies(gate_);
+    curves(copies);
+    sharing(copies, adamw);
+  }
+
+  void curves(CudaCopies& copies) {
+    Link& link = profile_.machine.link;
+    for (const bool h2d : {true, false}) {
+      const char* const name = h2d ? "h2d" : "d2h";
+      LinkDirection& direction = h2d ? link.h2d : link.d2h;
+      progress_(fmt::format("copies {}", name), 0.1);
+      for (std::int64_t bytes = kSmallestCopy; bytes <= kLargestCopy; bytes *= 4) {
+        const Measured measured = copies.curve_point(h2d, bytes);
+        direction.curve.push_back({static_cast<double>(bytes), measured.seconds});
+        spread(fmt::format("{} {}", name, bytes), measured.spread);
+      }
+      direction.bytes_per_second = direction.curve.back().bytes / direction.curve.back().seconds;
+      direction.latency_seconds = direction.curve.front().seconds;
+    }
+    progress_("copies both ways", 0.13);
+    const CudaCopies::Rates both = median_rates(
+        [&] { return copies.beside(true, true, [] { std::this_thread::sleep_for(std::chrono::milliseconds(200)); }); },
+        "duplex");
+    link.duplex_h2d_bytes_per_second = std::min(both.h2d, link.h2d.bytes_per_second);
+    link.duplex_d2h_bytes_per_second = std::min(both.d2h, link.d2h.bytes_per_second);
+  }
+
+  CudaCopies::Rates median_rates(const std::function<CudaCopies::Rates()>& measure_once, const std::string& name) {
+    std::vector<double> up, down;
+    for (int i = 0; i < kLoadRepeats; ++i) {
+      const CudaCopies::Rates rates = measure_once();
+      up.push_back(rates.h2d);
+      down.push_back(rates.d2h);
+    }
+    const Measured h2d = summarise(std::move(up)), d2h = summarise(std::move(down));
+    spread(name, std::max(h2d.spread, d2h.spread));
+    return {h2d.seconds, d2h.seconds};
+  }
+
+  /// AdamW beside copies. Few threads do not crowd anybody: from a quarter of the cores on.
+  void sharing(CudaCopies& copies, AdamwLoad& adamw) {
+    Cpu& cpu = profile_.machine.cpu;
+    for (const int threads : thread_counts(limits_.cores / 4))
+      for (const auto& [h2d, d2h] : {std::pair{true, false}, {false, true}, {true, true}}) {
+        const std::string name = fmt::format("AdamW {} beside{}{}", threads, h2d ? " h2d" : "", d2h ? " d2h" : "");
+        progress_(name, 0.16);
+        std::vector<double> parameters;
+        const CudaCopies::Rates rates = median_rates(
+            [&] {
+              return copies.beside(h2d, d2h,
+                                   [&] { parameters.push_back(adamw.run(threads, kLoadSeconds / kLoadRepeats)); });
+            },
+            name);
+        const Measured rate = summarise(std::move(parameters));
+        spread(name, std::max(profile_.spread[name], rate.spread));
+        cpu.sharing.push_back({threads, h2d, d2h, rate.seconds * cpu.adamw_bytes_per_parameter, rates.h2d, rates.d2h});
+      }
+  }
+
+  // --- the device
+
+  void small_costs() {
+    progress_("launches and signals", 0.25);
+    const MeasuredRate hbm = measure_hbm(gate_, stream_.get());
+    gpu().hbm_bytes_per_second = hbm.per_second;
+    spread("hbm", hbm.spread);
+    const OpOverhead overhead = measure_op_overhead(gate_, stream_.get());
+    gpu().op_launch_seconds = overhead.launch_seconds;
+    gpu().op_seconds = overhead.device_seconds;
+    const Measured round_trip = measure_round_trip();
+    profile_.machine.host_op_seconds = round_trip.seconds;
+    spread("host_op", round_trip.spread);
+    std::int64_t elements = 0;
+    for (const Scenario& scenario : scenarios_) elements = std::max(elements, scenario.model.layers[1].state_elements);
+    measure_device_optimizer(std::min(elements, kMostOptimizerElements), gate_, stream_.get(), tables_);
+  }
+
+  void kernels() {
+    const double each = 0.7 / static_cast<double>(scenarios_.size());
+    for (std::size_t i = 0; i < scenarios_.size(); ++i) {
+      const Scenario& scenario = scenarios_[i];
+      const double done = 0.3 + each * static_cast<double>(i);
+      const std::string name =
+          fmt::format("{}, {} x {} tokens", scenario.model.config.name, scenario.micro_batch, scenario.sequence_length);
+      progress_(name + ": building", done);
+      CudaTemplates templates(scenario.run.deterministic);
+      CudaOps ops(scenario, templates, gate_, stream_.get());
+      progress_(name + ": bursts", done + 0.2 * each);
+      ops.measure_burst(tables_);
+      if (i == 0) {
+        const Measured launch = ops.launch_per_kernel();
+        gpu().launch_seconds = launch.seconds;
+        spread("launch", launch.spread);
+        progress_(name + ": power by duty", done + 0.4 * each);
+        power(ops);
+      }
+      progress_(name + ": without a pause", done + 0.7 * each);
+      ops.measure_sustained(tables_, i == 0 ? kSettleSeconds : kSettleAgainSeconds);
+    }
+    tables_.fill(gpu(), profile_.spread);
+  }
+
+  /// How a layer's time goes from burst to sustained as pauses get shorter.
+  void power(CudaOps& ops) {
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    ops.burst_layer_seconds();  // clocks up
+    const double burst = ops.burst_layer_seconds();
+    std::vector<CudaOps::Paced> paced;
+    for (const double duty : kDuties) paced.push_back(ops.measure_paced(duty, kPacedSeconds));
+    const CudaOps::Paced full = ops.measure_paced(1, kPacedSeconds);
+    gpu().power.clear();
+    if (full.layer_seconds < burst * (1 + kLeastSlowdown)) return;
+    PowerPoint last;
+    for (const CudaOps::Paced& point : paced) {
+      const double share = (point.layer_seconds - burst) / (full.layer_seconds - burst);
+      if (point.duty <= last.duty || point.duty >= 1) continue;
+      last = {point.duty, std::clamp(share, last.share, 1.0)};
+      gpu().power.push_back(last);
+    }
+  }
+
+  std::span<const Scenario> scenarios_;
+  const CalibrationProgress& progress_;
+  const MemoryLimits limits_;
+  Gate gate_;
+  StreamHandle stream_;
+  KernelTables tables_;
+  Profile profile_;
+};
+
+}  // namespace
+
+Profile calibrate_cuda(std::span<const Scenario> scenarios, const CalibrationProgress& progress) {
+  if (const std::string reason = why_no_device(); !reason.empty())
+    throw std::runtime_error("calibrate: needs a CUDA device: " + reason);
+  PENSTOCK_CUDA(cudaSetDevice(0));
+  return CudaCalibration(scenarios, progress).run();
+}
+
+}  // namespace penstock::exec

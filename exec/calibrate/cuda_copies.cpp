@@ -1,0 +1,205 @@
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <exception>
+#include <functional>
+
+#include "exec/calibrate/cuda_machine.h"
+#include "exec/data/random.h"
+#include "exec/optimizer/adamw.h"
+#include "exec/optimizer/thread_team.h"
+#include "exec/runtime/bf16.h"
+#include "exec/runtime/recorder.h"
+
+namespace penstock::exec {
+namespace {
+
+constexpr std::int64_t kRoom = std::int64_t{512} << 20;  // of each direction
+constexpr std::int64_t kAdamwRoom = std::int64_t{2} << 30;
+constexpr std::int64_t kTriadArray = std::int64_t{512} << 20;
+constexpr std::int64_t kTrafficCopy = std::int64_t{32} << 20;
+constexpr int kInFlight = 16;
+constexpr auto kUnderWay = std::chrono::milliseconds(30);
+
+double seconds_since(std::int64_t start) { return static_cast<double>(now_ns() - start) * 1e-9; }
+
+/// Random 64-bit words. Not zeros: pages stay apart, and buses work as they do on real data.
+void fill_random(const Arena& arena, int threads) {
+  for_ranges(arena.bytes() / 8, 512, threads, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const std::uint64_t word = random64(7, static_cast<std::uint64_t>(i));
+      std::memcpy(arena.data() + 8 * i, &word, 8);
+    }
+  });
+}
+
+int all_threads() { return static_cast<int>(std::max(1u, std::thread::hardware_concurrency())); }
+
+}  // namespace
+
+CudaCopies::Direction::Direction()
+    : host(kRoom, "calibration"), registration(host.data(), static_cast<std::size_t>(kRoom)), device(kRoom) {
+  fill_random(host, all_threads());
+  PENSTOCK_CUDA(cudaMemcpy(device.data(), host.data(), static_cast<std::size_t>(kRoom), cudaMemcpyHostToDevice));
+}
+
+void CudaCopies::Direction::enqueue(bool h2d, std::int64_t bytes) {
+  if (at + bytes > kRoom) at = 0;
+  std::byte *const on_host = host.data() + at, *const on_device = device.data() + at;
+  PENSTOCK_CUDA(cudaMemcpyAsync(h2d ? on_device : on_host, h2d ? on_host : on_device, static_cast<std::size_t>(bytes),
+                                cudaMemcpyDefault, stream.get()));
+  at += bytes;
+}
+
+CudaCopies::CudaCopies(Gate& gate) : gate_(gate) {}
+
+Measured CudaCopies::curve_point(bool h2d, std::int64_t bytes) {
+  Direction& direction = h2d ? up_ : down_;
+  const auto copies = static_cast<int>(std::clamp<std::int64_t>((std::int64_t{64} << 20) / bytes, 1, 64));
+  Measured measured = measure_gated(gate_, direction.stream.get(),
+                                    [&] {
+                                      for (int i = 0; i < copies; ++i) direction.enqueue(h2d, bytes);
+                                    },
+                                    {.least = 7, .most = 50, .enough_seconds = 0.05, .limit_seconds = 1});
+  measured.seconds /= copies;
+  return measured;
+}
+
+/// Keeps copies in flight from a thread of its own, which sleeps while they run, and counts those that have ended.
+class CudaCopies::Traffic {
+ public:
+  Traffic(Direction& direction, bool h2d) : direction_(direction), h2d_(h2d) {
+    for (Event& event : events_) event = make_event(cudaEventBlockingSync | cudaEventDisableTiming);
+    thread_ = std::jthread([this](const std::stop_token& token) { feed(token); });
+  }
+
+  struct Count {
+    std::int64_t copies = 0, ns = 0;  // the last one's end
+  };
+  Count count() const {
+    // Both words of one moment: ask again if a copy ended in between.
+    for (;;) {
+      const std::int64_t copies = copies_.load();
+      const std::int64_t ns = ended_ns_.load();
+      if (copies_.load() == copies) return {copies, ns};
+    }
+  }
+  /// Throws what the feeding failed with.
+  void stop() {
+    thread_.request_stop();
+    thread_.join();
+    if (error_) std::rethrow_exception(error_);
+  }
+
+ private:
+  void feed(const std::stop_token& token) {
+    try {
+      for (int i = 0; !token.stop_requested(); ++i) {
+        Event& event = events_[static_cast<std::size_t>(i % kInFlight)];
+        if (i >= kInFlight) {
+          PENSTOCK_CUDA(cudaEventSynchronize(event.get()));
+          ended_ns_.store(now_ns());
+          copies_.fetch_add(1);
+        }
+        direction_.enqueue(h2d_, kTrafficCopy);
+        PENSTOCK_CUDA(cudaEventRecord(event.get(), direction_.stream.get()));
+      }
+      PENSTOCK_CUDA(cudaStreamSynchronize(direction_.stream.get()));
+    } catch (...) {
+      error_ = std::current_exception();
+    }
+  }
+
+  Direction& direction_;
+  const bool h2d_;
+  Event events_[kInFlight];
+  std::atomic<std::int64_t> copies_{0}, ended_ns_{0};
+  std::exception_ptr error_;
+  std::jthread thread_;
+};
+
+CudaCopies::Rates CudaCopies::beside(bool h2d, bool d2h, const std::function<void()>& work) {
+  std::unique_ptr<Traffic> up, down;
+  if (h2d) up = std::make_unique<Traffic>(up_, true);
+  if (d2h) down = std::make_unique<Traffic>(down_, false);
+  std::this_thread::sleep_for(kUnderWay);
+  const Traffic::Count up_before = up ? up->count() : Traffic::Count{};
+  const Traffic::Count down_before = down ? down->count() : Traffic::Count{};
+  work();
+  const Traffic::Count up_after = up ? up->count() : Traffic::Count{};
+  const Traffic::Count down_after = down ? down->count() : Traffic::Count{};
+  if (up) up->stop();
+  if (down) down->stop();
+  const auto rate = [](const Traffic::Count& before, const Traffic::Count& after) {
+    if (after.ns <= before.ns) return 0.0;
+    return static_cast<double>((after.copies - before.copies) * kTrafficCopy) /
+           (static_cast<double>(after.ns - before.ns) * 1e-9);
+  };
+  return {rate(up_before, up_after), rate(down_before, down_after)};
+}
+
+AdamwLoad::AdamwLoad(std::int64_t elements)
+    : elements_(std::min(elements, kAdamwRoom / kBytes)),
+      stride_((elements_ * kBytes + 4095) / 4096 * 4096),
+      layers_(std::max<std::int64_t>(1, kAdamwRoom / stride_)),
+      arena_(layers_ * stride_, "calibration") {
+  // The m and v of a layer come first: floats around 1e-3, v positive; the rest is bf16.
+  for_ranges(layers_ * stride_ / 4, 1024, all_threads(), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const std::uint64_t bits = random64(3, static_cast<std::uint64_t>(i));
+      const std::int64_t in_layer = i * 4 % stride_;
+      std::uint32_t word = 0;
+      if (in_layer < 8 * elements_) {
+        const float value = 1e-3f * (static_cast<float>(bits & 0xFFFFFF) / 0x1p24f + 1e-3f);
+        const float signed_value = in_layer < 4 * elements_ && (bits >> 40 & 1) ? -value : value;
+        std::memcpy(&word, &signed_value, 4);
+      } else {
+        // Two bf16 between 2^-7 and 2^-6, signs and mantissas at random; as low bits, any pattern will do.
+        word = static_cast<std::uint32_t>((bits & 0x807F807Fu) | 0x3C003C00u);
+      }
+      std::memcpy(arena_.data() + 4 * i, &word, 4);
+    }
+  });
+}
+
+double AdamwLoad::run(int threads, double seconds) {
+  const StepScalars scalars = make_step_scalars(AdamHyper{}, 1, 1.0, true);
+  const auto once = [&] {
+    std::byte* const at = arena_.data() + layer_++ % layers_ * stride_;
+    OptimizerStates states;
+    states.m = at;
+    states.v = at + 4 * elements_;
+    states.weights = reinterpret_cast<std::uint16_t*>(at + 8 * elements_);
+    states.low_bits = reinterpret_cast<std::uint16_t*>(at + 10 * elements_);
+    adamw_host(states, at + 12 * elements_, ElementType::bf16, elements_, scalars, threads);
+  };
+  std::int64_t done = 0;
+  const std::int64_t start = now_ns();
+  do {
+    once();
+    done += elements_;
+  } while (seconds_since(start) < seconds);
+  return static_cast<double>(done) / seconds_since(start);
+}
+
+Triad::Triad()
+    : to_(kTriadArray, "calibration"), from_(kTriadArray, "calibration"), other_(kTriadArray, "calibration") {
+  for_ranges(kTriadArray / 4, 4096, all_threads(), [this](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i)
+      floats(from_)[i] = floats(other_)[i] = static_cast<float>(random64(5, static_cast<std::uint64_t>(i)) >> 40);
+  });
+}
+
+MeasuredRate Triad::run(int threads) {
+  float *const to = floats(to_), *const from = floats(from_), *const other = floats(other_);
+  const Measured measured = measure_call(
+      [&] {
+        for_ranges(kTriadArray / 4, 4096, threads, [&](std::int64_t begin, std::int64_t end) {
+          for (std::int64_t i = begin; i < end; ++i) to[i] = from[i] + 3.0f * other[i];
+        });
+      },
+      {.least = 3, .most = 50, .enough_seconds = 0.2, .limit_seconds = 1});
+  return {3.0 * static_cast<double>(kTriadArray) / measured.seconds, measured.spread};
+}
+
+}  // namespace penstock::exec

@@ -1,0 +1,269 @@
+#include "exec/calibrate/cuda_ops.h"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "exec/data/random.h"
+#include "exec/runtime/bf16.h"
+#include "exec/runtime/recorder.h"
+#include "shared/model/library_workspace.h"
+
+namespace penstock::exec {
+namespace {
+
+constexpr auto kIdle = std::chrono::milliseconds(250);
+constexpr double kBurstSeconds = 0.15;   // of one op: short against the reaction of the power limit
+constexpr double kSustainedSeconds = 4;  // of the rounds in which ops are timed
+constexpr std::size_t kMostGated = 250;  // commands behind a closed gate; the queue holds about a thousand
+constexpr double kPaceSeconds = 0.05;    // a layer or several, then a pause
+constexpr int kLeastSamples = 2, kMostSamples = 7, kMostRounds = 9;
+
+double seconds_since(std::int64_t start) { return static_cast<double>(now_ns() - start) * 1e-9; }
+
+/// bf16 at random: a block of a length coprime to row lengths, over and over.
+void fill_random(const DeviceMemory& memory, std::int64_t elements, float deviation) {
+  constexpr std::int64_t kBlock = 1000003;
+  std::vector<std::uint16_t> block(static_cast<std::size_t>(std::min(kBlock, elements)));
+  const std::uint64_t key = random_key(1, "calibration");
+  for (std::size_t i = 0; i < block.size(); ++i) block[i] = round_to_bf16(deviation * random_normal(key, i));
+  for (std::int64_t at = 0; at < elements; at += kBlock) {
+    const auto bytes = static_cast<std::size_t>(2 * std::min(kBlock, elements - at));
+    if (at == 0)
+      PENSTOCK_CUDA(cudaMemcpy(memory.data(), block.data(), bytes, cudaMemcpyHostToDevice));
+    else
+      PENSTOCK_CUDA(cudaMemcpyAsync(memory.data() + 2 * at, memory.data(), bytes, cudaMemcpyDeviceToDevice, nullptr));
+  }
+  PENSTOCK_CUDA(cudaStreamSynchronize(nullptr));
+}
+
+DeviceMemory random_memory(std::int64_t elements, float deviation) {
+  DeviceMemory memory(2 * elements);
+  fill_random(memory, elements, deviation);
+  return memory;
+}
+
+}  // namespace
+
+CudaOps::CudaOps(const Scenario& scenario, CudaTemplates& templates, Gate& gate, cudaStream_t stream)
+    : model_(scenario.model),
+      batch_{scenario.micro_batch, scenario.sequence_length},
+      layout_{Keep::input, scenario.policy.numerics.chunking,
+              library_workspace_bytes(scenario.model, batch_, scenario.run.deterministic)},
+      templates_(templates),
+      gate_(gate),
+      stream_(stream) {
+  for (CalibrationOp& op : calibration_ops(scenario)) ops_.push_back({std::move(op), {}, 0, true});
+  take_memory();
+  const AttentionPiece piece = attention_backward_piece(model_, batch_, scenario.run.deterministic);
+  const auto calls = static_cast<std::size_t>((batch_.sequences + piece.sequences - 1) / piece.sequences *
+                                              ((model_.config.kv_heads + piece.kv_groups - 1) / piece.kv_groups));
+  for (BoundOp& op : ops_) {
+    op.binding = bind(op.op);
+    for (const Kernel& kernel : op.op.kernels) op.executions += static_cast<std::size_t>(kernel.count);
+    op.gated = op.executions + 4 * calls <= kMostGated;
+    const bool in_layer = op.op.kind == LayerKind::decoder &&
+                          (op.op.pass != Pass::backward || (op.op.accumulates && op.op.gradient == ElementType::fp32));
+    if (in_layer) layer_.push_back(&op);
+    run(op);
+    synchronize();
+  }
+}
+
+void CudaOps::take_memory() {
+  const std::int64_t boundary = batch_.tokens() * model_.config.hidden;
+  embedding_ = random_memory(model_.layers.front().state_elements, 0.02f);
+  decoder_ = random_memory(model_.layers[1].state_elements, 0.02f);
+  head_ = random_memory(model_.layers.back().state_elements, 0.02f);
+  fill_weights(model_.layers[1], decoder_);
+  fill_weights(model_.layers.back(), head_);
+  input_ = random_memory(boundary, 1);
+  output_gradient_ = random_memory(boundary, 1e-3f);
+  output_ = DeviceMemory(2 * boundary);
+  input_gradient_ = DeviceMemory(2 * boundary);
+  std::int64_t workspace = 0, gradient = 0;
+  for (const BoundOp& op : ops_)
+    workspace = std::max(workspace, workspace_region(model_, op.op.kind, op.op.pass, batch_, layout_).bytes);
+  for (const Layer& layer : model_.layers) gradient = std::max(gradient, 4 * layer.gradient_elements);
+  kept_ = DeviceMemory(kept_region(model_, LayerKind::decoder, batch_, layout_).bytes);
+  recomputed_ = DeviceMemory(recomputed_region(model_, LayerKind::decoder, batch_, layout_).bytes);
+  workspace_ = DeviceMemory(workspace);
+  gradient_ = DeviceMemory(gradient);
+  gradient_.fill(0);
+  loss_ = DeviceMemory(8);
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(batch_.sequences * (batch_.sequence_length + 1)));
+  for (std::size_t i = 0; i < tokens.size(); ++i)
+    tokens[i] = static_cast<std::int32_t>(random_below(7, i, static_cast<std::uint64_t>(model_.config.vocabulary)));
+  tokens_ = DeviceMemory(static_cast<std::int64_t>(4 * tokens.size()));
+  tokens_.upload(tokens.data(), tokens_.bytes());
+}
+
+/// Norms as they are initialised: the layer's activations keep their scale.
+void CudaOps::fill_weights(const Layer& layer, const DeviceMemory& weights) {
+  for (const ParameterTensor& tensor : layer.tensors) {
+    if (tensor.name.find("norm") == std::string::npos) continue;
+    const std::vector<std::uint16_t> ones(static_cast<std::size_t>(tensor.elements()), round_to_bf16(1.0f));
+    PENSTOCK_CUDA(
+        cudaMemcpy(weights.as<std::uint16_t>() + tensor.offset, ones.data(), 2 * ones.size(), cudaMemcpyHostToDevice));
+  }
+}
+
+TemplateBinding CudaOps::bind(const CalibrationOp& op) {
+  const bool embedding = op.kind == LayerKind::embedding, head = op.kind == LayerKind::head;
+  TemplateBinding b;
+  b.model = &model_;
+  b.kind = op.kind;
+  b.pass = op.pass;
+  b.batch = batch_;
+  b.layout = layout_;
+  b.weights = (embedding ? embedding_ : head ? head_ : decoder_).as<std::uint16_t>();
+  if (head && model_.config.tied_embeddings) b.tied_weights = embedding_.as<std::uint16_t>();
+  b.tokens = tokens_.as<std::int32_t>();
+  b.input = input_.as<std::uint16_t>();
+  if (op.pass == Pass::forward) b.output = output_.as<std::uint16_t>();
+  b.kept = kept_.data();
+  b.recomputed = recomputed_.data();
+  b.workspace = workspace_.data();
+  b.output_gradient = output_gradient_.as<std::uint16_t>();
+  b.input_gradient = input_gradient_.as<std::uint16_t>();
+  b.gradient = gradient_.data();
+  b.gradient_type = op.gradient;
+  b.accumulates = op.accumulates;
+  b.loss = loss_.as<double>();
+  b.loss_scale = 1.0 / static_cast<double>(batch_.tokens());
+  return b;
+}
+
+void CudaOps::run_layer() {
+  for (const BoundOp* op : layer_) run(*op);
+}
+
+void CudaOps::run_sample(const BoundOp& op, Sample& sample, bool marked) {
+  templates_.listen(marked ? &sample : nullptr);
+  sample.begin(stream_);
+  run(op);
+  sample.end(stream_);
+  templates_.listen(nullptr);
+}
+
+void CudaOps::collect(const BoundOp& op, const Samples& samples, const std::function<void(const KernelTime&)>& add) {
+  std::vector<double> whole;
+  for (const Sample& sample : samples.whole) whole.push_back(sample.seconds());
+  const double op_seconds = summarise(std::move(whole)).seconds;
+  for (const Sample& sample : samples.marked) {
+    std::vector<NamedTime> marks = sample.kernels();
+    take_off_marks(marks, op_seconds);
+    for (const KernelTime& time : kernel_times(op.op.kernels, marks)) add(time);
+  }
+}
+
+void CudaOps::measure_burst(KernelTables& tables) {
+  for (const BoundOp& op : ops_) {
+    Samples samples;
+    for (int i = 0; i < kMostSamples; ++i) {
+      samples.whole.emplace_back();
+      samples.marked.emplace_back(op.executions);
+    }
+    std::this_thread::sleep_for(kIdle);
+    run(op);  // clocks up, caches as after the op itself
+    synchronize();
+    const std::int64_t start = now_ns();
+    std::size_t taken = 0;
+    while (taken < kMostSamples && (taken < kLeastSamples || seconds_since(start) < kBurstSeconds)) {
+      for (const bool marked : {false, true}) {
+        Sample& sample = marked ? samples.marked[taken] : samples.whole[taken];
+        if (op.gated) gate_.close(stream_);
+        try {
+          run_sample(op, sample, marked);
+        } catch (...) {
+          gate_.open();
+          templates_.listen(nullptr);
+          throw;
+        }
+        gate_.open();
+        synchronize();
+      }
+      ++taken;
+    }
+    samples.whole.resize(taken);
+    samples.marked.resize(taken);
+    collect(op, samples, [&](const KernelTime& time) { tables.add_burst(time); });
+  }
+}
+
+void CudaOps::measure_sustained(KernelTables& tables, double settle_seconds) {
+  measure_paced(1, settle_seconds);
+  // From here on nothing waits for the GPU: events are read at the end, and the queue's length is the only brake.
+  std::vector<Samples> samples(ops_.size());
+  const std::int64_t start = now_ns();
+  double layer_flops = 0;
+  for (const BoundOp* op : layer_) layer_flops += kernel_flops(op->op.kernels);
+  for (int round = 0; round < kMostRounds && (round < kLeastSamples || seconds_since(start) < kSustainedSeconds);
+       ++round)
+    for (std::size_t i = 0; i < ops_.size(); ++i) {
+      samples[i].whole.emplace_back();
+      samples[i].marked.emplace_back(ops_[i].executions);
+      // As much of the layer as of the op, so that the mix is that of a step.
+      const double flops = kernel_flops(ops_[i].op.kernels);
+      const auto layers = std::clamp<std::int64_t>(static_cast<std::int64_t>(2 * flops / layer_flops + 0.5), 1, 8);
+      for (std::int64_t layer = 0; layer < layers; ++layer) run_layer();
+      run_sample(ops_[i], samples[i].whole.back(), false);
+      run_sample(ops_[i], samples[i].marked.back(), true);
+    }
+  synchronize();
+  for (std::size_t i = 0; i < ops_.size(); ++i)
+    collect(ops_[i], samples[i], [&](const KernelTime& time) { tables.add_sustained(time); });
+}
+
+Measured CudaOps::launch_per_kernel() {
+  std::vector<double> each;
+  for (const BoundOp* op : layer_)
+    for (int i = 0; i < kMostSamples; ++i) {
+      synchronize();
+      const std::int64_t start = now_ns();
+      run(*op);
+      each.push_back(seconds_since(start) / static_cast<double>(op->executions));
+    }
+  synchronize();
+  return summarise(std::move(each));
+}
+
+CudaOps::Paced CudaOps::measure_paced(double duty, double seconds) {
+  const std::int64_t start = now_ns();
+  double layer_seconds = burst_layer_seconds(), busy = 0, wall = 0, layers_counted = 0;
+  while (seconds_since(start) < seconds) {
+    const std::int64_t turn = now_ns();
+    const int layers = std::max(1, static_cast<int>(kPaceSeconds * duty / layer_seconds));
+    Sample sample;
+    sample.begin(stream_);
+    for (int i = 0; i < layers; ++i) run_layer();
+    sample.end(stream_);
+    synchronize();
+    layer_seconds = sample.seconds() / layers;
+    if (duty < 1) {
+      const double pause = sample.seconds() * (1 / duty - 1) - (seconds_since(turn) - sample.seconds());
+      if (pause > 0) std::this_thread::sleep_for(std::chrono::duration<double>(pause));
+    }
+    if (seconds_since(start) < seconds * 0.6) continue;
+    busy += sample.seconds();
+    wall += seconds_since(turn);
+    layers_counted += layers;
+  }
+  if (layers_counted == 0) return {duty, layer_seconds};
+  return {std::min(1.0, busy / wall), busy / layers_counted};
+}
+
+double CudaOps::burst_layer_seconds() {
+  std::vector<double> times;
+  for (int i = 0; i < 3; ++i) {
+    Sample sample;
+    sample.begin(stream_);
+    run_layer();
+    sample.end(stream_);
+    synchronize();
+    times.push_back(sample.seconds());
+  }
+  return summarise(std::move(times)).seconds;
+}
+
+}  // namespace penstock::exec

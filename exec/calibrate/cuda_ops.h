@@ -1,0 +1,77 @@
+// The template ops of one workload on the device, kernel by kernel, through the very code that runs them in training:
+// in a burst after an idle moment, without a pause (at the power limit), and in between.
+//
+// Operands are random, and what an op reads was made by the ops before it, as in a step. Include only where the CUDA
+// headers are at hand.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "exec/calibrate/cuda_sample.h"
+#include "exec/cuda/device_memory.h"
+#include "exec/cuda/templates.h"
+#include "shared/scenario/scenario.h"
+
+namespace penstock::exec {
+
+class CudaOps {
+ public:
+  /// Takes the memory and runs every op once, so that the libraries have loaded their kernels. Throws DoesNotFit.
+  CudaOps(const Scenario& scenario, CudaTemplates& templates, Gate& gate, cudaStream_t stream);
+  CudaOps(const CudaOps&) = delete;
+  CudaOps& operator=(const CudaOps&) = delete;
+
+  /// The ops one by one, after idling.
+  void measure_burst(KernelTables& tables);
+  /// Layers without a pause for `settle_seconds`, then each op among them.
+  void measure_sustained(KernelTables& tables, double settle_seconds);
+
+  /// Time of the launch thread per kernel of a decoder layer.
+  Measured launch_per_kernel();
+
+  /// What a layer (forward, recompute, backward) takes once the GPU has computed `duty` of the time for `seconds`, with
+  /// pauses after each layer or several short ones, and the duty that came out. duty 1: no pause.
+  struct Paced {
+    double duty = 0, layer_seconds = 0;
+  };
+  Paced measure_paced(double duty, double seconds);
+  /// The same right after idling.
+  double burst_layer_seconds();
+
+ private:
+  struct BoundOp {
+    CalibrationOp op;
+    TemplateBinding binding;
+    std::size_t executions = 0;  // kernels, counts expanded
+    bool gated = true;           // short enough to be enqueued whole behind a gate
+  };
+
+  void take_memory();
+  void fill_weights(const Layer& layer, const DeviceMemory& weights);
+  TemplateBinding bind(const CalibrationOp& op);
+  void run(const BoundOp& op) { templates_.run(op.binding, stream_); }
+  void run_layer();
+  void synchronize() const { PENSTOCK_CUDA(cudaStreamSynchronize(stream_)); }
+  /// One execution, `marked` or not, held back where that is possible.
+  void run_sample(const BoundOp& op, Sample& sample, bool marked);
+  struct Samples {
+    std::vector<Sample> whole, marked;
+  };
+  static void collect(const BoundOp& op, const Samples& samples, const std::function<void(const KernelTime&)>& add);
+
+  Model model_;
+  BatchShape batch_;
+  LayoutOptions layout_;
+  CudaTemplates& templates_;
+  Gate& gate_;
+  cudaStream_t stream_;
+  std::vector<BoundOp> ops_;
+  std::vector<const BoundOp*> layer_;  // forward, recompute, backward
+
+  DeviceMemory embedding_, decoder_, head_, tokens_, loss_;
+  DeviceMemory input_, output_, output_gradient_, input_gradient_;
+  DeviceMemory kept_, recomputed_, workspace_, gradient_;
+};
+
+}  // namespace penstock::exec
