@@ -81,6 +81,30 @@ void add_plan(CLI::App& program, PlanOptions& options, Chosen& chosen) {
   command->callback([&] { chosen = [&] { return plan(options); }; });
 }
 
+void add_search(CLI::App& program, SearchCommandOptions& options, Chosen& chosen) {
+  CLI::App* command =
+      add_command(program, "search", "Find the fastest schedule that the machine holds",
+                  "Examples:\n"
+                  "  penstock-sim search scenarios/qwen2.5-7b-h200.toml\n"
+                  "  penstock-sim search scenarios/qwen2.5-7b-h200.toml -o schedule.json --scenario-out plan.toml\n"
+                  "Ctrl-C gives the best so far. The plan is the same on every machine and for any number of threads\n"
+                  "unless Ctrl-C or --seconds ended it. Exits with 3 if nothing fits, and says by how much.\n",
+                  options.json);
+  command->add_option("SCENARIO", options.scenario.scenario, "scenario file (TOML); its policy's numerics are kept")
+      ->required();
+  command->add_option("-o,--output", options.output, "write the schedule, proved")->type_name("FILE");
+  command->add_option("--scenario-out", options.scenario_out, "write the scenario that reproduces it")
+      ->type_name("FILE");
+  command->add_option("--seconds", options.seconds, "end after so long")->check(CLI::Range(0.1, 1e6));
+  command->add_option("--tolerance", options.tolerance, "plans this much faster may be missed, in percent")
+      ->check(CLI::Range(0.0, 50.0))
+      ->capture_default_str();
+  command->add_option("--threads", options.threads, "0 = all cores")->check(CLI::Range(0, 4096));
+  command->add_flag("--no-front", options.no_front, "do not look for the best plans with less memory");
+  add_choice(command, options.scenario);
+  command->callback([&] { chosen = [&] { return search_command(options); }; });
+}
+
 void add_check(CLI::App& program, CheckOptions& options, Chosen& chosen) {
   CLI::App* command =
       add_command(program, "check", "Prove a schedule file: no deadlock, no race, within capacity, complete",
@@ -151,6 +175,7 @@ int run(int argc, char** argv) {
   FitOptions fit_options;
   SimulateCommandOptions simulate_options;
   PlanOptions plan_options;
+  SearchCommandOptions search_options;
   CheckOptions check_options;
   CompareOptions compare_options;
   ValidateOptions validate_options;
@@ -159,6 +184,7 @@ int run(int argc, char** argv) {
   add_fit(program, fit_options, chosen);
   add_simulate(program, simulate_options, chosen);
   add_plan(program, plan_options, chosen);
+  add_search(program, search_options, chosen);
   add_check(program, check_options, chosen);
   add_compare(program, compare_options, chosen);
   add_validate(program, validate_options, chosen);

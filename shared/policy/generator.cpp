@@ -1,4 +1,5 @@
 // Writes the step of a streamed schedule visit by visit; the streams decide what crosses the link around each visit.
+#include <algorithm>
 #include <utility>
 
 #include "shared/policy/activation_store.h"
@@ -48,6 +49,18 @@ class StepWriter {
     optimizer_.finish();
     report();
     return writer_.program().finish();
+  }
+
+  /// Every buffer is placed by the constructors.
+  ArenaBytes arenas() {
+    ArenaBytes arenas;
+    const Schedule& schedule = writer_.program().schedule();
+    for (const Buffer& buffer : schedule.buffers) {
+      const bool in_hbm = schedule.tiers[static_cast<std::size_t>(buffer.tier)].kind == TierKind::hbm;
+      std::int64_t& arena = in_hbm ? arenas.hbm : arenas.dram;
+      arena = std::max(arena, buffer.offset_bytes + buffer.bytes);
+    }
+    return arenas;
   }
 
  private:
@@ -201,6 +214,12 @@ Schedule make_schedule(const PolicyInput& input) {
   check_policy_input(input);
   const Plan plan(input);
   return StepWriter(plan).write();
+}
+
+ArenaBytes arena_bytes(const PolicyInput& input) {
+  check_policy_input(input);
+  const Plan plan(input);
+  return StepWriter(plan).arenas();
 }
 
 }  // namespace penstock

@@ -76,6 +76,15 @@ struct PolicyInput {
 /// after the tiers' real need is known (`fit` wants to say by how much).
 Schedule make_schedule(const PolicyInput& input);
 
+/// Bytes of each tier's arena.
+struct ArenaBytes {
+  std::int64_t hbm = 0;
+  std::int64_t dram = 0;
+};
+/// What make_schedule's arenas will be, without writing an op: the planner asks it thousands of times. Throws as
+/// make_schedule does.
+ArenaBytes arena_bytes(const PolicyInput& input);
+
 struct PresetInfo {
   std::string name;
   std::string summary;  // one line for `list`

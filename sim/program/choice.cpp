@@ -11,6 +11,7 @@
 #include "shared/ir/schedule_json.h"
 #include "shared/ir/schedule_names.h"
 #include "shared/policy/parameters.h"
+#include "shared/toml_reader.h"
 #include "shared/units.h"
 #include "sim/program/commands.h"
 
@@ -25,6 +26,13 @@ std::string quoted(const std::string& text) {
     out += c;
   }
   return out + '"';
+}
+
+std::vector<std::string> all_overrides(const ScenarioChoice& choice) {
+  std::vector<std::string> overrides = choice.overrides;
+  if (!choice.profile.empty())
+    overrides.push_back("machine.profile=" + quoted(std::filesystem::absolute(choice.profile).string()));
+  return overrides;
 }
 
 void require_same_workload(const Schedule& schedule, const Scenario& scenario, const std::filesystem::path& file) {
@@ -48,12 +56,12 @@ void require_same_workload(const Schedule& schedule, const Scenario& scenario, c
 }  // namespace
 
 Scenario load_scenario(const ScenarioChoice& choice) {
-  std::vector<std::string> overrides = choice.overrides;
-  if (!choice.profile.empty()) {
-    read_profile(choice.profile);  // what is wrong with it is said of the file, not of an override
-    overrides.push_back("machine.profile=" + quoted(std::filesystem::absolute(choice.profile).string()));
-  }
-  return read_scenario(choice.scenario, overrides);
+  if (!choice.profile.empty()) read_profile(choice.profile);  // its errors are said of the file, not of an override
+  return read_scenario(choice.scenario, all_overrides(choice));
+}
+
+TomlDocument load_scenario_document(const ScenarioChoice& choice) {
+  return read_scenario_document(choice.scenario, all_overrides(choice));
 }
 
 void require_sound(const Schedule& schedule, const std::string& place) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "shared/scenario/scenario.h"
+#include "shared/toml_reader.h"
 
 namespace penstock::sim {
 
@@ -17,6 +18,8 @@ struct ScenarioChoice {
   std::vector<std::string> overrides;  // "key=value"
 };
 Scenario load_scenario(const ScenarioChoice& choice);
+/// Its keys, with the same overrides.
+TomlDocument load_scenario_document(const ScenarioChoice& choice);
 
 struct FitOptions {
   ScenarioChoice scenario;
@@ -41,6 +44,18 @@ struct PlanOptions {
   bool json = false;
 };
 int plan(const PlanOptions& options);
+
+struct SearchCommandOptions {
+  ScenarioChoice scenario;
+  std::filesystem::path output, scenario_out;  // the schedule, the scenario that reproduces it; empty: not written
+  double seconds = 0;                          // 0: no limit, and the same plan on every machine
+  double tolerance = 0.3;                      // percent
+  int threads = 0;                             // 0: all cores
+  bool no_front = false;
+  bool json = false;
+};
+/// The fastest schedule that the machine holds. Exit 3 with the closest one if none does.
+int search_command(const SearchCommandOptions& options);
 
 struct CheckOptions {
   std::filesystem::path schedule;

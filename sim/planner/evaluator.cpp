@@ -1,0 +1,124 @@
+#include "sim/planner/evaluator.h"
+
+#include <algorithm>
+#include <exception>
+#include <thread>
+#include <utility>
+
+#include "shared/error.h"
+#include "sim/planner/step_bound.h"
+#include "sim/simulate.h"
+
+namespace penstock::sim {
+namespace {
+
+/// Simulated steps until a schedule repeats, roughly.
+constexpr std::int64_t kSteps = 3;
+
+}  // namespace
+
+Evaluator::Evaluator(const Scenario& scenario, const SearchOptions& options)
+    : scenario_(scenario), options_(options), most_ops_(options.most_ops) {
+  const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
+  const int threads = options.threads > 0 ? options.threads : static_cast<int>(cores);
+  inputs_.assign(static_cast<std::size_t>(threads), scenario.policy_input());
+}
+
+void Evaluator::parallel(std::size_t count, const std::function<void(std::size_t, PolicyInput&)>& work) {
+  std::vector<std::exception_ptr> errors(count);
+  std::atomic<std::size_t> next = 0;
+  const auto run = [&](PolicyInput& input) {
+    for (std::size_t i = next++; i < count; i = next++) {
+      try {
+        work(i, input);
+      } catch (...) {
+        errors[i] = std::current_exception();
+      }
+    }
+  };
+  {
+    std::vector<std::jthread> threads;
+    for (std::size_t i = 1; i < std::min(inputs_.size(), count); ++i) threads.emplace_back([&, i] { run(inputs_[i]); });
+    run(inputs_[0]);
+  }
+  for (const std::exception_ptr& error : errors)
+    if (error) std::rethrow_exception(error);
+}
+
+std::optional<ArenaBytes> Evaluator::arenas(const Candidate& candidate, PolicyInput& input) const {
+  apply(candidate, scenario_, input);
+  try {
+    return arena_bytes(input);
+  } catch (const InputError&) {
+    return std::nullopt;
+  }
+}
+
+double Evaluator::bound(const Candidate& candidate, PolicyInput& input) const {
+  apply(candidate, scenario_, input);
+  return step_bound(input, scenario_.machine).seconds();
+}
+
+double Evaluator::shape_bound(const Candidate& shape, PolicyInput& input) const {
+  apply(shape, scenario_, input);
+  // Residency only adds to compute (updates on its lane), and only takes from everything else.
+  const double compute = step_bound(input, scenario_.machine).compute;
+  const Layer& layer = scenario_.model.layers[1];
+  const int decoders = scenario_.model.layer_count() - 2;
+  const auto held = [&](std::int64_t bytes_per_element) {
+    return static_cast<int>(
+        std::min<std::int64_t>(decoders, input.hbm_bytes / (layer.state_elements * bytes_per_element)));
+  };
+  input.parameters.resident_weights = held(2);
+  input.parameters.resident_states = held(8);  // weights, low bits and bf16 moments: the least of any format
+  if (input.parameters.resident_states == decoders) input.parameters.resident_states = -1;
+  if (input.parameters.resident_weights == decoders) input.parameters.resident_weights = -1;
+  StepBound rest = step_bound(input, scenario_.machine);
+  rest.compute = compute;
+  return rest.seconds();
+}
+
+std::int64_t Evaluator::expected_ops(const Candidate& candidate) const {
+  const bool travels = candidate.parameters.activations == TierKind::dram;
+  return kSteps * (travels ? 6 : 4) * scenario_.model.layer_count() * (scenario_.sequences / candidate.micro_batch);
+}
+
+std::vector<Evaluated> Evaluator::evaluate(const std::vector<Evaluated>& candidates) {
+  std::vector<Evaluated> result = candidates;
+  std::vector<std::size_t> to_do;
+  std::size_t taken = 0;
+  for (; taken < candidates.size() && !exhausted(); ++taken) {
+    if (known_.contains(candidates[taken].candidate)) continue;
+    to_do.push_back(taken);
+    ops_ += expected_ops(candidates[taken].candidate);
+  }
+  result.resize(taken);
+  parallel(to_do.size(), [&](std::size_t i, PolicyInput& input) {
+    if (stopped()) return;
+    Evaluated& entry = result[to_do[i]];
+    apply(entry.candidate, scenario_, input);
+    entry.step_seconds = simulate(make_schedule(input), scenario_.machine, {64, false, false}).step_seconds;
+  });
+  for (const std::size_t i : to_do)
+    if (result[i].step_seconds > 0) known_.emplace(result[i].candidate, result[i]);
+  for (Evaluated& entry : result)
+    if (const auto found = known_.find(entry.candidate); found != known_.end()) entry = found->second;
+  std::erase_if(result, [](const Evaluated& entry) { return entry.step_seconds <= 0; });
+  return result;
+}
+
+bool Evaluator::exhausted() const { return ops_ >= most_ops_ || stopped(); }
+
+bool Evaluator::stopped() const {
+  if (options_.stop != nullptr && options_.stop->load(std::memory_order_relaxed)) return true;
+  if (options_.seconds <= 0) return false;
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count() > options_.seconds;
+}
+
+std::vector<Evaluated> Evaluator::all() const {
+  std::vector<Evaluated> result;
+  for (const auto& [candidate, entry] : known_) result.push_back(entry);
+  return result;
+}
+
+}  // namespace penstock::sim

@@ -1,0 +1,388 @@
+#include "sim/planner/search.h"
+
+#include <algorithm>
+#include <limits>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "shared/error.h"
+#include "sim/planner/evaluator.h"
+
+namespace penstock::sim {
+namespace {
+
+constexpr std::size_t kRound = 256;       // shapes that are bounded together
+constexpr std::size_t kBatch = 16;        // candidates that are simulated together
+constexpr std::size_t kStarts = 6;        // of the local search
+constexpr int kMostMoves = 40;            // of each
+constexpr double kFrontTolerance = 0.01;  // of the fronts
+constexpr int kFrontLevels = 6;           // capacities that are tried for each
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+bool fits(const ArenaBytes& arenas, const TierCapacities& tiers) {
+  return arenas.hbm <= tiers.hbm && arenas.dram <= tiers.dram;
+}
+
+/// Bytes that are missing in all tiers together.
+std::int64_t missing(const ArenaBytes& arenas, const TierCapacities& tiers) {
+  return std::max<std::int64_t>(0, arenas.hbm - tiers.hbm) + std::max<std::int64_t>(0, arenas.dram - tiers.dram);
+}
+
+/// Faster first; equal ones by what they need, then in a fixed order.
+bool better(const Evaluated& a, const Evaluated& b) {
+  return std::tie(a.step_seconds, a.arenas.dram, a.arenas.hbm) <
+             std::tie(b.step_seconds, b.arenas.dram, b.arenas.hbm) ||
+         (std::tie(a.step_seconds, a.arenas.dram, a.arenas.hbm) ==
+              std::tie(b.step_seconds, b.arenas.dram, b.arenas.hbm) &&
+          a.candidate < b.candidate);
+}
+
+/// A preset's schedule with the scenario's numerics: the same mathematics, so that only time is compared.
+Candidate as_ours(const PolicyParameters& preset, const Scenario& scenario) {
+  Candidate candidate{scenario.micro_batch, preset};
+  PolicyParameters& p = candidate.parameters;
+  p.numerics = scenario.policy.numerics;
+  if (p.numerics.clip && p.optimizer_time == OptimizerTime::backward) p.optimizer_time = OptimizerTime::next_forward;
+  p.host_pass_bytes_per_parameter = 0;
+  return candidate;
+}
+
+/// The candidates of one shape that fit, and the one that comes closest if none does.
+struct Expansion {
+  std::vector<Evaluated> fitting;
+  std::vector<Shortage> closest;
+};
+
+class Residencies {
+ public:
+  Residencies(const Evaluator& evaluator, const Candidate& shape, const SearchSpace& space, TierCapacities tiers,
+              int decoders, PolicyInput& input)
+      : evaluator_(evaluator), shape_(shape), space_(space), tiers_(tiers), decoders_(decoders), input_(input) {}
+
+  Expansion expand() {
+    const auto none = evaluator_.arenas(shape_, input_);
+    if (!none) return {};
+    try_one({-1, -1});
+    // Every further layer adds the same: two arenas with a ring for the others tell how much.
+    const ArenaBytes one = decoders_ > 2 ? arenas({0, 1}) : *none, two = decoders_ > 2 ? arenas({0, 2}) : *none;
+    hbm_per_layer_ = std::max<std::int64_t>(1, two.hbm - one.hbm);
+    dram_per_layer_ = std::max<std::int64_t>(1, one.dram - two.dram);
+    const int fewest = fewest_states(*none);
+    if (fewest > decoders_ || !try_one({0, fewest})) {
+      consider_short({0, 0});
+      const std::int64_t room = std::max<std::int64_t>(0, tiers_.hbm - none->hbm);
+      if (fewest > 0) consider_short({0, static_cast<int>(std::min<std::int64_t>(decoders_, room / hbm_per_layer_))});
+      return std::move(result_);
+    }
+    fill(fewest);
+    return std::move(result_);
+  }
+
+ private:
+  Candidate with(const Residency& residency) const {
+    Candidate candidate = shape_;
+    candidate.parameters.resident_weights = residency.weights;
+    candidate.parameters.resident_states = residency.states;
+    return candidate;
+  }
+  ArenaBytes arenas(const Residency& residency) const { return *evaluator_.arenas(with(residency), input_); }
+  bool fits(const Residency& residency) const { return penstock::sim::fits(arenas(residency), tiers_); }
+
+  bool try_one(const Residency& residency) {
+    const ArenaBytes need = arenas(residency);
+    if (!penstock::sim::fits(need, tiers_)) {
+      consider_short(residency);
+      return false;
+    }
+    result_.fitting.push_back({with(residency), 0, 0, need, "search"});
+    return true;
+  }
+
+  void consider_short(const Residency& residency) {
+    const Shortage shortage{with(residency), arenas(residency)};
+    if (result_.closest.empty() || missing(shortage.arenas, tiers_) < missing(result_.closest.front().arenas, tiers_))
+      result_.closest = {shortage};
+  }
+
+  /// Layers whose states must leave DRAM; more than there are if it is never enough.
+  int fewest_states(const ArenaBytes& none) const {
+    if (none.dram <= tiers_.dram) return 0;
+    const std::int64_t count = (none.dram - tiers_.dram + dram_per_layer_ - 1) / dram_per_layer_;
+    if (count > decoders_) return decoders_ + 1;
+    int states = std::max(0, static_cast<int>(count) - 1);
+    while (states <= decoders_ && arenas({0, states}).dram > tiers_.dram) ++states;
+    return states;
+  }
+
+  /// HBM that is left: more layers' states, or weights, or both.
+  void fill(int fewest) {
+    const int most = largest(fewest, hbm_per_layer_, [&](int states) { return Residency{0, states}; });
+    const std::int64_t weight_bytes = std::max<std::int64_t>(1, 2 * input_.model.layers[1].state_elements);
+    std::set<int> counts;
+    const int points = std::max(2, space_.residency_points);
+    for (int i = 0; i < points; ++i) counts.insert(fewest + (most - fewest) * i / (points - 1));
+    for (const int states : counts) {
+      if (states != fewest) try_one({0, states});
+      const int weights = largest(states, weight_bytes, [&](int w) { return Residency{w, states}; });
+      if (weights > states) try_one({weights, states});
+    }
+    try_one({-1, 0});
+  }
+
+  /// The largest count that fits. REQUIRES: `low` does.
+  template <typename Of>
+  int largest(int low, std::int64_t bytes_per_layer, const Of& residency) const {
+    const std::int64_t room = tiers_.hbm - arenas(residency(low)).hbm;
+    int count = static_cast<int>(std::min<std::int64_t>(decoders_, low + room / bytes_per_layer + 1));
+    while (count > low && !fits(residency(count))) --count;
+    return count;
+  }
+
+  const Evaluator& evaluator_;
+  const Candidate& shape_;
+  const SearchSpace& space_;
+  TierCapacities tiers_;
+  int decoders_;
+  PolicyInput& input_;
+  std::int64_t hbm_per_layer_ = 1, dram_per_layer_ = 1;
+  Expansion result_;
+};
+
+class Search {
+ public:
+  Search(const Scenario& scenario, const SearchSpace& space, const SearchOptions& options)
+      : scenario_(scenario), space_(space), options_(options), evaluator_(scenario, options) {
+    tiers_ = {scenario.machine.gpu.hbm_bytes, scenario.machine.dram_bytes};
+  }
+
+  SearchResult run() {
+    bound_shapes();
+    evaluator_.allow(options_.most_ops * 3 / 5);
+    if (options_.presets) evaluate_presets();
+    scan(tiers_, options_.tolerance);
+    const bool complete = !evaluator_.exhausted();
+    evaluator_.allow(options_.most_ops / 5);
+    if (options_.refine && !ranking_.empty()) refine();
+    result_.complete = complete && !evaluator_.stopped();
+    if (!ranking_.empty()) result_.best = {ranking_.front()};
+    if (options_.front && !ranking_.empty()) find_fronts();
+    result_.evaluated = evaluator_.evaluated();
+    result_.ops = evaluator_.ops();
+    return std::move(result_);
+  }
+
+ private:
+  double best_seconds() const { return ranking_.empty() ? kInfinity : ranking_.front().step_seconds; }
+
+  void report(const char* phase, double done) const {
+    if (options_.progress)
+      options_.progress({phase, done, ranking_.empty() ? 0 : best_seconds(), evaluator_.evaluated()});
+  }
+
+  void bound_shapes() {
+    std::vector<Candidate> all = shapes(space_, scenario_);
+    result_.shapes = static_cast<std::int64_t>(all.size());
+    if (all.empty()) throw InputError("search: the space is empty");
+    std::vector<double> bounds(all.size());
+    evaluator_.parallel(all.size(), [&](std::size_t i, PolicyInput& input) { bounds[i] = shape_bound(all[i], input); });
+    std::vector<std::size_t> order;
+    for (std::size_t i = 0; i < all.size(); ++i)
+      if (bounds[i] < kInfinity) order.push_back(i);
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+      return std::pair(bounds[a], -all[a].micro_batch) < std::pair(bounds[b], -all[b].micro_batch);
+    });
+    for (const std::size_t i : order) {
+      shapes_.push_back(all[i]);
+      shape_bounds_.push_back(bounds[i]);
+    }
+  }
+
+  double shape_bound(const Candidate& shape, PolicyInput& input) const {
+    try {
+      return evaluator_.shape_bound(shape, input);
+    } catch (const InputError&) {  // choices that contradict each other
+      return kInfinity;
+    }
+  }
+
+  void evaluate_presets() {
+    std::vector<Evaluated> seeds;
+    const auto add = [&](const Candidate& candidate, const std::string& origin) {
+      PolicyInput input = scenario_.policy_input();
+      const auto need = evaluator_.arenas(candidate, input);
+      if (need && fits(*need, tiers_))
+        seeds.push_back({candidate, 0, evaluator_.bound(candidate, input), *need, origin});
+    };
+    add({scenario_.micro_batch, scenario_.policy}, "the scenario's policy");
+    for (const PresetInfo& preset : presets()) add(as_ours(preset_parameters(preset.name), scenario_), preset.name);
+    result_.presets = evaluator_.evaluate(seeds);
+    for (const Evaluated& entry : result_.presets) take(entry);
+  }
+
+  void take(const Evaluated& entry) {
+    const auto at = std::lower_bound(ranking_.begin(), ranking_.end(), entry, better);
+    if (at != ranking_.end() && !better(entry, *at)) return;  // known
+    ranking_.insert(at, entry);
+  }
+
+  /// Shapes by compute time; stops where none can be faster.
+  void scan(const TierCapacities& tiers, double tolerance) {
+    for (std::size_t begin = 0; begin < shapes_.size() && !evaluator_.exhausted(); begin += kRound) {
+      report("scan", static_cast<double>(begin) / static_cast<double>(shapes_.size()));
+      if (options_.prune && shape_bounds_[begin] >= best_seconds() * (1 - tolerance)) {
+        result_.pruned += static_cast<std::int64_t>(shapes_.size() - begin);
+        return;
+      }
+      const std::size_t end = std::min(begin + kRound, shapes_.size());
+      std::vector<Expansion> expansions(end - begin);
+      const double best = best_seconds();
+      evaluator_.parallel(end - begin, [&](std::size_t i, PolicyInput& input) {
+        if (options_.prune && shape_bounds_[begin + i] >= best * (1 - tolerance)) return;
+        expansions[i] = expand(shapes_[begin + i], tiers, input);
+      });
+      evaluate_round(expansions, tiers, tolerance);
+    }
+  }
+
+  Expansion expand(const Candidate& shape, const TierCapacities& tiers, PolicyInput& input) {
+    Expansion expansion =
+        Residencies(evaluator_, shape, space_, tiers, scenario_.model.layer_count() - 2, input).expand();
+    for (Evaluated& entry : expansion.fitting) entry.bound_seconds = evaluator_.bound(entry.candidate, input);
+    return expansion;
+  }
+
+  void evaluate_round(const std::vector<Expansion>& expansions, const TierCapacities& tiers, double tolerance) {
+    std::vector<Evaluated> candidates;
+    for (const Expansion& expansion : expansions) {
+      candidates.insert(candidates.end(), expansion.fitting.begin(), expansion.fitting.end());
+      if (!expansion.closest.empty()) consider_shortage(expansion.closest.front(), tiers);
+    }
+    std::stable_sort(candidates.begin(), candidates.end(), [](const Evaluated& a, const Evaluated& b) {
+      return std::pair(a.bound_seconds, -a.candidate.micro_batch) <
+             std::pair(b.bound_seconds, -b.candidate.micro_batch);
+    });
+    for (std::size_t begin = 0; begin < candidates.size();) {
+      std::vector<Evaluated> batch;
+      for (; begin < candidates.size() && batch.size() < kBatch; ++begin) {
+        if (options_.prune && candidates[begin].bound_seconds >= best_seconds() * (1 - tolerance)) {
+          result_.pruned += static_cast<std::int64_t>(candidates.size() - begin);
+          begin = candidates.size();
+          break;
+        }
+        batch.push_back(candidates[begin]);
+      }
+      const std::vector<Evaluated> done = evaluator_.evaluate(batch);
+      for (const Evaluated& entry : done) take(entry);
+      if (done.size() < batch.size()) {  // the budget is spent
+        const double open = batch[done.size()].bound_seconds;
+        if (result_.open_bound_seconds == 0 || open < result_.open_bound_seconds) result_.open_bound_seconds = open;
+        return;
+      }
+    }
+  }
+
+  void consider_shortage(const Shortage& shortage, const TierCapacities& tiers) {
+    if (!has_shortage_ || missing(shortage.arenas, tiers) < missing(result_.shortage.arenas, tiers))
+      result_.shortage = shortage;
+    has_shortage_ = true;
+  }
+
+  void refine() {
+    std::vector<Evaluated> starts;
+    for (const Evaluated& entry : ranking_) {
+      const bool alike = std::any_of(starts.begin(), starts.end(), [&](const Evaluated& other) {
+        const PolicyParameters &p = entry.candidate.parameters, &q = other.candidate.parameters;
+        return p.keep == q.keep && p.activations == q.activations && p.group == q.group &&
+               p.optimizer_place == q.optimizer_place && entry.candidate.micro_batch == other.candidate.micro_batch;
+      });
+      if (!alike) starts.push_back(entry);
+      if (starts.size() == kStarts) break;
+    }
+    for (std::size_t i = 0; i < starts.size(); ++i) {
+      report("refine", static_cast<double>(i) / static_cast<double>(starts.size()));
+      climb(starts[i]);
+    }
+  }
+
+  void climb(Evaluated at) {
+    for (int move = 0; move < kMostMoves && !evaluator_.exhausted(); ++move) {
+      const std::vector<Evaluated> around = look_around(at);
+      const auto best = std::min_element(around.begin(), around.end(), better);
+      if (best == around.end() || !better(*best, at)) return;
+      at = *best;
+    }
+  }
+
+  /// The neighbours that fit and may be faster, evaluated.
+  std::vector<Evaluated> look_around(const Evaluated& at) {
+    const std::vector<Candidate> near = neighbours(at.candidate, scenario_);
+    std::vector<Evaluated> bounded(near.size());
+    evaluator_.parallel(near.size(), [&](std::size_t i, PolicyInput& input) {
+      const auto need = evaluator_.arenas(near[i], input);
+      if (need && fits(*need, tiers_)) bounded[i] = {near[i], 0, evaluator_.bound(near[i], input), *need, "search"};
+    });
+    std::erase_if(bounded, [&](const Evaluated& entry) {
+      return entry.bound_seconds <= 0 || entry.bound_seconds >= at.step_seconds * (1 - options_.tolerance / 4);
+    });
+    std::vector<Evaluated> done = evaluator_.evaluate(bounded);
+    for (const Evaluated& entry : done) take(entry);
+    return done;
+  }
+
+  /// Searches again with a part of one tier, then takes the front of everything seen.
+  void find_fronts() {
+    const std::vector<Evaluated> unrestricted = ranking_;
+    const Evaluated best = ranking_.front();
+    for (const bool dram : {true, false})
+      for (int level = 1; level < kFrontLevels; ++level) {
+        report("front", static_cast<double>((dram ? 0 : kFrontLevels) + level) / (2 * kFrontLevels));
+        TierCapacities tiers = tiers_;
+        std::int64_t& tier = dram ? tiers.dram : tiers.hbm;
+        tier = (dram ? best.arenas.dram : best.arenas.hbm) * (kFrontLevels - level) / kFrontLevels;
+        ranking_.clear();
+        for (const Evaluated& entry : evaluator_.all())
+          if (fits(entry.arenas, tiers)) take(entry);
+        evaluator_.allow(options_.most_ops / 5 / (2 * kFrontLevels));
+        scan(tiers, kFrontTolerance);
+      }
+    result_.by_dram = front([](const Evaluated& entry) { return entry.arenas.dram; });
+    result_.by_hbm = front([](const Evaluated& entry) { return entry.arenas.hbm; });
+    ranking_ = unrestricted;
+  }
+
+  template <typename Bytes>
+  std::vector<Evaluated> front(const Bytes& bytes) const {
+    std::vector<Evaluated> all = evaluator_.all();
+    std::erase_if(all, [&](const Evaluated& entry) { return !fits(entry.arenas, tiers_); });
+    std::sort(all.begin(), all.end(), [&](const Evaluated& a, const Evaluated& b) {
+      return std::pair(bytes(a), a.step_seconds) < std::pair(bytes(b), b.step_seconds);
+    });
+    std::vector<Evaluated> result;
+    for (const Evaluated& entry : all) {
+      // A gain of less than half a percent is no other point.
+      if (!result.empty() && entry.step_seconds > result.back().step_seconds * 0.995) continue;
+      result.push_back(entry);
+    }
+    return result;
+  }
+
+  const Scenario& scenario_;
+  const SearchSpace& space_;
+  const SearchOptions& options_;
+  Evaluator evaluator_;
+  TierCapacities tiers_;
+  std::vector<Candidate> shapes_;
+  std::vector<double> shape_bounds_;
+  std::vector<Evaluated> ranking_;
+  bool has_shortage_ = false;
+  SearchResult result_;
+};
+
+}  // namespace
+
+SearchResult search(const Scenario& scenario, const SearchSpace& space, const SearchOptions& options) {
+  return Search(scenario, space, options).run();
+}
+
+}  // namespace penstock::sim

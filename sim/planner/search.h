@@ -1,0 +1,75 @@
+// The planner: the fastest schedule of a space that the machine holds.
+//
+// Shapes are taken in the order of their compute time, in rounds of a fixed size. Of each shape the residencies that
+// fit are bounded from below (step_bound.h) and evaluated, best bound first: make_schedule, simulate. What cannot be
+// faster than the best so far, by more than `tolerance`, is not evaluated; once no shape can, the scan ends. Then a
+// local search in finer steps (neighbours of search_space.h) starts from the best few.
+//
+// Deterministic: rounds and batches have fixed sizes, decisions fall between them, and the budget is counted in ops,
+// not in seconds. So the plan is the same whatever the number of threads, unless `stop` or `seconds` cut it short.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "sim/planner/search_space.h"
+
+namespace penstock::sim {
+
+/// A candidate that was simulated.
+struct Evaluated {
+  Candidate candidate;
+  double step_seconds = 0;
+  double bound_seconds = 0;  // step_bound
+  ArenaBytes arenas;
+  std::string origin;  // "search", or the preset whose schedule it is
+};
+
+/// What the tiers hold.
+struct TierCapacities {
+  std::int64_t hbm = 0;
+  std::int64_t dram = 0;
+};
+
+struct SearchProgress {
+  std::string phase;        // "scan", "refine", "front"
+  double done = 0;          // 0 .. 1
+  double best_seconds = 0;  // 0: none yet
+  std::int64_t evaluated = 0;
+};
+
+struct SearchOptions {
+  int threads = 0;           // 0 = all cores
+  double tolerance = 0.003;  // a plan this much faster may be missed
+  bool prune = true;         // false: evaluate everything that fits (for tests)
+  bool refine = true;
+  bool presets = true;                 // start from the presets' schedules, under the scenario's numerics
+  bool front = true;                   // also look for the best with less memory
+  std::int64_t most_ops = 12'000'000;  // simulated ops of all evaluations together
+  double seconds = 0;                  // wall clock; 0 = no limit. The plan then depends on the machine's speed
+  const std::atomic<bool>* stop = nullptr;
+  std::function<void(const SearchProgress&)> progress;
+};
+
+/// The candidate that comes closest to fitting.
+struct Shortage {
+  Candidate candidate;
+  ArenaBytes arenas;
+};
+
+struct SearchResult {
+  std::vector<Evaluated> best;             // at most one: the plan
+  Shortage shortage;                       // if there is none
+  std::vector<Evaluated> by_dram, by_hbm;  // Pareto fronts, ascending memory, descending step time
+  std::vector<Evaluated> presets;          // those that fit, under the scenario's numerics
+  std::int64_t shapes = 0, evaluated = 0, pruned = 0, ops = 0;
+  bool complete = true;           // false: budget, time or stop ended it
+  double open_bound_seconds = 0;  // if not complete: nothing that was not looked at beats this
+};
+
+SearchResult search(const Scenario& scenario, const SearchSpace& space, const SearchOptions& options);
+
+}  // namespace penstock::sim

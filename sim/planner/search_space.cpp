@@ -1,0 +1,295 @@
+#include "sim/planner/search_space.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "shared/model/library_workspace.h"
+
+namespace penstock::sim {
+namespace {
+
+constexpr std::int64_t kFewestTokens = 2048, kMostTokens = 65536;  // of a micro-batch that is tried
+constexpr std::size_t kMostMicroBatches = 6;
+
+std::vector<int> divisors(int number) {
+  std::vector<int> result;
+  for (int i = 1; i <= number / i; ++i) {
+    if (number % i != 0) continue;
+    result.push_back(i);
+    if (i != number / i) result.push_back(number / i);
+  }
+  std::sort(result.begin(), result.end());
+  return result;
+}
+
+/// Divisors of the sequences whose micro-batches are neither tiny nor huge, thinned out evenly; the scenario's too.
+std::vector<int> micro_batches(const Scenario& scenario) {
+  std::vector<int> wanted;
+  for (const int size : divisors(scenario.sequences)) {
+    const std::int64_t tokens = size * scenario.sequence_length;
+    if ((tokens >= kFewestTokens || size == scenario.sequences) && (tokens <= kMostTokens || size == 1))
+      wanted.push_back(size);
+  }
+  std::vector<int> result;
+  const std::size_t count = std::min(wanted.size(), kMostMicroBatches);
+  for (std::size_t i = 0; i < count; ++i)
+    result.push_back(wanted[count == 1 ? 0 : i * (wanted.size() - 1) / (count - 1)]);
+  result.push_back(scenario.micro_batch);
+  std::sort(result.begin(), result.end());
+  result.erase(std::unique(result.begin(), result.end()), result.end());
+  return result;
+}
+
+auto key(const Candidate& candidate) {
+  const PolicyParameters& p = candidate.parameters;
+  const Numerics& n = p.numerics;
+  return std::tuple{candidate.micro_batch,
+                    p.group,
+                    p.first_group,
+                    p.weight_buffers,
+                    p.burst,
+                    p.burst_bytes,
+                    p.copy_lanes,
+                    p.resident_weights,
+                    p.resident_states,
+                    p.keep,
+                    p.checkpoint_every,
+                    p.activations,
+                    p.activation_slots,
+                    p.gradients,
+                    p.gradient_sums,
+                    p.gradient_slots,
+                    p.optimizer_place,
+                    p.optimizer_time,
+                    p.optimizer_threads,
+                    p.recompute_loads,
+                    p.forward_twice,
+                    p.host_pass_bytes_per_parameter,
+                    p.host_waits,
+                    n.states,
+                    n.moments,
+                    n.gradient_sum,
+                    n.gradient_link,
+                    n.sum_on_host,
+                    n.clip,
+                    n.chunking.mlp_tokens,
+                    n.chunking.loss_tokens};
+}
+
+class Neighbours {
+ public:
+  Neighbours(const Candidate& from, const Scenario& scenario) : from_(from), scenario_(scenario) {
+    decoders_ = scenario.model.layer_count() - 2;
+  }
+
+  std::vector<Candidate> all() {
+    steps(&PolicyParameters::weight_buffers, {-2, -1, 1, 2}, 1, 64);
+    if (from_.parameters.activations == TierKind::dram)
+      steps(&PolicyParameters::activation_slots, {-1, 1, 2, 4}, 1, 64);
+    steps(&PolicyParameters::gradient_slots, {-1, 1, 2}, 1, 64);
+    steps(&PolicyParameters::resident_states, {-8, -4, -2, -1, 1, 2, 4, 8}, 0, decoders_);
+    steps(&PolicyParameters::resident_weights, {-8, -4, -2, -1, 1, 2, 4, 8}, 0, decoders_);
+    if (from_.parameters.keep != Keep::everything)
+      steps(&PolicyParameters::checkpoint_every, {-2, -1, 1, 2}, 1, std::max(1, decoders_));
+    trade_residency();
+    other_choices();
+    other_groupings();
+    other_micro_batches();
+    return std::move(result_);
+  }
+
+ private:
+  template <typename Change>
+  void add(Change change) {
+    Candidate next = from_;
+    change(next.parameters);
+    result_.push_back(std::move(next));
+  }
+
+  void steps(int PolicyParameters::*field, std::initializer_list<int> by, int low, int high) {
+    const int now = from_.parameters.*field;
+    if (now < low) return;  // -1: everything
+    for (const int step : by)
+      if (now + step >= low && now + step <= high) add([&](PolicyParameters& p) { p.*field = now + step; });
+  }
+
+  /// Seven layers' weights take the HBM of one layer's states and gradient.
+  void trade_residency() {
+    const PolicyParameters& p = from_.parameters;
+    if (p.resident_states < 0 || p.resident_weights < 0) return;
+    for (const int states : {-2, -1, 1, 2}) {
+      const int weights = std::clamp(std::max(p.resident_weights, p.resident_states) - 6 * states, 0, decoders_);
+      if (p.resident_states + states < 0 || p.resident_states + states > decoders_) continue;
+      add([&](PolicyParameters& q) {
+        q.resident_states = p.resident_states + states;
+        q.resident_weights = weights > q.resident_states ? weights : 0;
+      });
+    }
+  }
+
+  void other_choices() {
+    const PolicyParameters& p = from_.parameters;
+    const auto other_tier = [](TierKind tier) { return tier == TierKind::hbm ? TierKind::dram : TierKind::hbm; };
+    add([&](PolicyParameters& q) { q.activations = other_tier(p.activations); });
+    if (!p.numerics.sum_on_host) {
+      add([&](PolicyParameters& q) { q.gradients = other_tier(p.gradients); });
+      add([&](PolicyParameters& q) { q.gradient_sums = other_tier(p.gradient_sums); });
+    }
+    add([&](PolicyParameters& q) {
+      q.optimizer_place = p.optimizer_place == OptimizerPlace::host ? OptimizerPlace::gpu : OptimizerPlace::host;
+    });
+    for (const OptimizerTime time : {OptimizerTime::end, OptimizerTime::backward, OptimizerTime::next_forward})
+      if (time != p.optimizer_time && !(time == OptimizerTime::backward && p.numerics.clip))
+        add([&](PolicyParameters& q) { q.optimizer_time = time; });
+    for (const std::int64_t tokens : {0, 2048, 4096, 8192, 16384})
+      if (tokens != p.numerics.chunking.mlp_tokens)
+        add([&](PolicyParameters& q) { q.numerics.chunking.mlp_tokens = tokens; });
+    for (const std::int64_t tokens : {0, 512, 2048, 4096})
+      if (tokens != p.numerics.chunking.loss_tokens)
+        add([&](PolicyParameters& q) { q.numerics.chunking.loss_tokens = tokens; });
+  }
+
+  void other_groupings() {
+    for (const Grouping& grouping : groupings(scenario_.sequences / from_.micro_batch, 16))
+      add([&](PolicyParameters& q) {
+        q.group = grouping.group;
+        q.first_group = grouping.first_group;
+      });
+  }
+
+  /// Groups of as many sequences as before.
+  void other_micro_batches() {
+    const PolicyParameters& p = from_.parameters;
+    for (const int size : divisors(scenario_.sequences)) {
+      if (size == from_.micro_batch || size > 4 * from_.micro_batch || 4 * size < from_.micro_batch) continue;
+      const std::int64_t group = std::int64_t{p.group} * from_.micro_batch;
+      const std::int64_t first = std::int64_t{p.first_group} * from_.micro_batch;
+      if (group % size != 0 || first % size != 0) continue;
+      Candidate next = from_;
+      next.micro_batch = size;
+      next.parameters.group = static_cast<int>(group / size);
+      next.parameters.first_group = static_cast<int>(first / size);
+      result_.push_back(std::move(next));
+    }
+  }
+
+  const Candidate& from_;
+  const Scenario& scenario_;
+  int decoders_ = 0;
+  std::vector<Candidate> result_;
+};
+
+}  // namespace
+
+bool operator<(const Candidate& a, const Candidate& b) { return key(a) < key(b); }
+
+SearchSpace default_space(const Scenario& scenario) {
+  SearchSpace space;
+  const Numerics& numerics = scenario.policy.numerics;
+  space.micro_batches = micro_batches(scenario);
+  space.chunkings = {numerics.chunking};
+  if (numerics.chunking.mlp_tokens == 0) space.chunkings.push_back({4096, numerics.chunking.loss_tokens});
+  space.keeps = {
+      {Keep::everything, 1}, {Keep::input_attention, 1}, {Keep::input, 1}, {Keep::input, 2}, {Keep::input, 4}};
+  space.activations = {TierKind::hbm, TierKind::dram};
+  space.gradients = {TierKind::dram};
+  space.gradient_sums = {TierKind::hbm};
+  if (!numerics.sum_on_host) {
+    space.gradients.push_back(TierKind::hbm);
+    space.gradient_sums.push_back(TierKind::dram);
+  }
+  space.optimizers = {{OptimizerPlace::host, OptimizerTime::next_forward},
+                      {OptimizerPlace::gpu, OptimizerTime::next_forward}};
+  if (!numerics.clip) {
+    space.optimizers.push_back({OptimizerPlace::host, OptimizerTime::backward});
+    space.optimizers.push_back({OptimizerPlace::gpu, OptimizerTime::backward});
+  }
+  space.weight_buffers = {2, 4};
+  space.activation_slots = {3};
+  space.gradient_slots = {2};
+  return space;
+}
+
+std::vector<Grouping> groupings(int micro_batches, int most_groups) {
+  std::vector<Grouping> result{{0, 0}};
+  for (const int group : divisors(micro_batches)) {
+    const int groups = micro_batches / group;
+    if (groups == 1 || (groups > most_groups && group > 1)) continue;
+    result.push_back({group, 0});
+    // A first group of about half, or a quarter, of the step.
+    for (const int part : {2, 4})
+      if (const int first = groups / part * group; groups >= 2 * part && first > group)
+        result.push_back({group, first});
+  }
+  return result;
+}
+
+std::vector<Candidate> shapes(const SearchSpace& space, const Scenario& scenario) {
+  std::vector<Candidate> result;
+  Candidate candidate;
+  PolicyParameters& p = candidate.parameters;
+  p.numerics = scenario.policy.numerics;
+  p.optimizer_threads = scenario.policy.optimizer_threads;
+  const auto slots = [&](auto next) {
+    const bool ring = p.activations == TierKind::dram;
+    for (const int activation_slots : space.activation_slots) {
+      p.activation_slots = activation_slots;
+      for (const int gradient_slots : space.gradient_slots) {
+        p.gradient_slots = gradient_slots;
+        for (const int buffers : space.weight_buffers) {
+          p.weight_buffers = buffers;
+          next();
+        }
+      }
+      if (!ring) break;
+    }
+  };
+  const auto tiers = [&](auto next) {
+    for (const TierKind activations : space.activations)
+      for (const TierKind gradients : space.gradients)
+        for (const TierKind sums : space.gradient_sums) {
+          p.activations = activations;
+          p.gradients = gradients;
+          p.gradient_sums = sums;
+          if (p.group == 0 && sums == TierKind::dram && space.gradient_sums.size() > 1) continue;
+          slots(next);
+        }
+  };
+  for (const int micro_batch : space.micro_batches) {
+    candidate.micro_batch = micro_batch;
+    for (const Chunking& chunking : space.chunkings) {
+      p.numerics.chunking = chunking;
+      if (&chunking != &space.chunkings.front() && chunking.mlp_tokens >= micro_batch * scenario.sequence_length)
+        continue;
+      for (const auto& [keep, every] : space.keeps) {
+        p.keep = keep;
+        p.checkpoint_every = every;
+        if (every > std::max(1, scenario.model.layer_count() - 2)) continue;
+        for (const Grouping& grouping : groupings(scenario.sequences / micro_batch, space.most_groups)) {
+          p.group = grouping.group;
+          p.first_group = grouping.first_group;
+          for (const auto& [place, time] : space.optimizers) {
+            p.optimizer_place = place;
+            p.optimizer_time = time;
+            tiers([&] { result.push_back(candidate); });
+          }
+        }
+      }
+    }
+  }
+  return result;
+}
+
+std::vector<Candidate> neighbours(const Candidate& candidate, const Scenario& scenario) {
+  return Neighbours(candidate, scenario).all();
+}
+
+void apply(const Candidate& candidate, const Scenario& scenario, PolicyInput& input) {
+  if (input.micro_batch != candidate.micro_batch && !scenario.machine.gpu.is_host)
+    input.library_bytes = library_workspace_bytes(
+        input.model, BatchShape{candidate.micro_batch, scenario.sequence_length}, scenario.run.deterministic);
+  input.micro_batch = candidate.micro_batch;
+  input.parameters = candidate.parameters;
+}
+
+}  // namespace penstock::sim

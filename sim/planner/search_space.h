@@ -1,0 +1,65 @@
+// The planner's space: what it may choose, as lists. Numerics stay as the scenario has them, but for the micro-batch
+// and the token chunks, which change the order of additions and not the mathematics.
+//
+// A *shape* is a candidate without residency: resident_weights and resident_states are filled in by what the tiers
+// have left (Residency below), since HBM left over is storage too.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "shared/policy/parameters.h"
+#include "shared/scenario/scenario.h"
+
+namespace penstock::sim {
+
+/// One point of the space.
+struct Candidate {
+  int micro_batch = 1;
+  PolicyParameters parameters;
+};
+
+/// How the micro-batches of a step are grouped.
+struct Grouping {
+  int group = 0;        // micro-batches; 0 = all
+  int first_group = 0;  // 0 = as group
+};
+
+/// Which layers' weights and states stay in HBM.
+struct Residency {
+  int weights = 0;
+  int states = 0;
+};
+
+struct SearchSpace {
+  std::vector<int> micro_batches;
+  std::vector<Chunking> chunkings;
+  std::vector<std::pair<Keep, int>> keeps;  // with checkpoint_every
+  int most_groups = 16;                     // groups per step that are tried, besides micro-batch-major
+  std::vector<TierKind> activations, gradients, gradient_sums;
+  std::vector<std::pair<OptimizerPlace, OptimizerTime>> optimizers;
+  std::vector<int> weight_buffers, activation_slots, gradient_slots;
+  /// Points between the fewest resident states that the DRAM needs and the most that HBM takes, both included.
+  int residency_points = 3;
+};
+
+/// What `search` looks through by default for this scenario.
+SearchSpace default_space(const Scenario& scenario);
+
+/// All shapes, in a fixed order. Combinations that contradict each other, and those that another one dominates for
+/// certain (slots of a ring that does not exist), are left out.
+std::vector<Candidate> shapes(const SearchSpace& space, const Scenario& scenario);
+
+/// Groupings of `micro_batches` per step: all, equal groups, and equal groups behind a larger first one.
+std::vector<Grouping> groupings(int micro_batches, int most_groups);
+
+/// Candidates that differ from this one in one choice, for a local search: finer steps than the space has.
+std::vector<Candidate> neighbours(const Candidate& candidate, const Scenario& scenario);
+
+/// Puts the candidate into `input` (the scenario's policy_input()).
+void apply(const Candidate& candidate, const Scenario& scenario, PolicyInput& input);
+
+/// Orders and tells candidates apart by every field that `search` chooses.
+bool operator<(const Candidate& a, const Candidate& b);
+
+}  // namespace penstock::sim

@@ -1,0 +1,74 @@
+#include "sim/planner/sensitivity.h"
+
+#include <stdexcept>
+
+#include "sim/simulate.h"
+
+namespace penstock::sim {
+namespace {
+
+constexpr double kFaster = 1.1;
+
+void scale_gpu(Gpu& gpu, double factor) {
+  gpu.matmul_flops_per_second *= factor;
+  gpu.matmul_burst_flops_per_second *= factor;
+  for (MatmulPoint& point : gpu.matmuls) point.seconds /= factor;
+  for (AttentionPoint& point : gpu.attentions) {
+    point.forward_seconds /= factor;
+    point.backward_seconds /= factor;
+  }
+}
+
+void scale_hbm(Gpu& gpu, double factor) {
+  gpu.hbm_bytes_per_second *= factor;
+  for (ElementwisePoint& point : gpu.elementwise) point.seconds /= factor;
+}
+
+void scale_direction(LinkDirection& direction, double factor) {
+  direction.bytes_per_second *= factor;
+  for (CopyPoint& point : direction.curve) point.seconds /= factor;
+}
+
+void scale_link(Machine& machine, double factor) {
+  scale_direction(machine.link.h2d, factor);
+  scale_direction(machine.link.d2h, factor);
+  machine.link.duplex_h2d_bytes_per_second *= factor;
+  machine.link.duplex_d2h_bytes_per_second *= factor;
+  for (DramSharing& point : machine.cpu.sharing) {
+    point.h2d_bytes_per_second *= factor;
+    point.d2h_bytes_per_second *= factor;
+  }
+}
+
+void scale_dram(Cpu& cpu, double factor) {
+  cpu.dram_bytes_per_second *= factor;
+  for (ThreadRate& rate : cpu.dram_by_threads) rate.per_second *= factor;
+  for (ThreadRate& rate : cpu.adamw_by_threads) rate.per_second *= factor;
+  for (DramSharing& point : cpu.sharing) point.cpu_bytes_per_second *= factor;
+}
+
+}  // namespace
+
+Machine with_faster(Machine machine, const std::string& part, double factor) {
+  if (part == "matmul")
+    scale_gpu(machine.gpu, factor);
+  else if (part == "hbm")
+    scale_hbm(machine.gpu, factor);
+  else if (part == "link")
+    scale_link(machine, factor);
+  else if (part == "dram")
+    scale_dram(machine.cpu, factor);
+  else
+    throw std::logic_error("with_faster: there is no part " + part);
+  return machine;
+}
+
+std::vector<Sensitivity> sensitivities(const Schedule& schedule, const Machine& machine) {
+  std::vector<Sensitivity> result;
+  for (const char* part : {"matmul", "hbm", "link", "dram"})
+    result.push_back(
+        {part, kFaster, simulate(schedule, with_faster(machine, part, kFaster), {64, false, false}).step_seconds});
+  return result;
+}
+
+}  // namespace penstock::sim

@@ -1,0 +1,221 @@
+#include "sim/planner/step_bound.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "shared/model/kernels.h"
+#include "shared/policy/plan.h"
+#include "sim/cost/cost_model.h"
+#include "sim/cost/rates.h"
+
+namespace penstock::sim {
+namespace {
+
+bool contributes(VisitKind kind) { return kind != VisitKind::forward && kind != VisitKind::recompute; }
+
+class BoundCounter {
+ public:
+  BoundCounter(const Plan& plan, const Machine& machine) : plan_(plan), machine_(machine) {}
+
+  StepBound count() {
+    // Every group makes the same visits; together they see each micro-batch once.
+    for (const Visit& visit : plan_.visits)
+      if (visit.group == 0) count_visit(visit);
+    count_weights();
+    count_gradients();
+    count_optimizer();
+    return result();
+  }
+
+ private:
+  double m() const { return static_cast<double>(plan_.micro_batches); }
+  bool on_host() const { return plan_.parameters.numerics.sum_on_host; }
+
+  double template_seconds(LayerKind kind, Pass pass, bool writes_output, bool accumulates) {
+    const auto key = std::tuple{kind, pass, writes_output, accumulates};
+    const auto found = seconds_.find(key);
+    if (found != seconds_.end()) return found->second;
+    double seconds = 0;
+    for (const Kernel& kernel :
+         template_kernels(plan_.model, kind, pass, plan_.batch, plan_.layout, writes_output, accumulates))
+      seconds += static_cast<double>(kernel.count) * kernel_seconds(machine_.gpu, kernel).sustained;
+    return seconds_[key] = seconds;
+  }
+
+  void count_visit(const Visit& visit) {
+    const LayerKind kind = plan_.kind(visit.layer);
+    const auto run = [&](Pass pass, bool writes_output) {
+      bound_.compute += m() * template_seconds(kind, pass, writes_output, false);
+    };
+    const auto run_backward = [&](Pass pass) {
+      const double overwrites = on_host() ? m() : 1;
+      bound_.compute += overwrites * template_seconds(kind, pass, false, false);
+      bound_.compute += (m() - overwrites) * template_seconds(kind, pass, false, true);
+    };
+    switch (visit.kind) {
+      case VisitKind::forward: run(Pass::forward, true); break;
+      case VisitKind::loss: run_backward(Pass::loss); break;
+      case VisitKind::recompute: run(Pass::recompute, visit.writes_output); break;
+      case VisitKind::redo_backward: run(Pass::recompute, visit.writes_output); [[fallthrough]];
+      case VisitKind::backward:
+      case VisitKind::embedding_backward: run_backward(Pass::backward); break;
+    }
+    if (plan_.parameters.activations == TierKind::dram) count_activations(visit, m());
+    if (contributes(visit.kind) && on_host()) {
+      const double part = static_cast<double>(plan_.part_bytes(visit.layer));
+      const double sum = static_cast<double>(plan_.sum_bytes(visit.layer));
+      down_ += m() * part;
+      host_sum_bytes_ += m() * (part + 2 * sum) - sum;
+    }
+  }
+
+  void count_activations(const Visit& visit, double count) {
+    const double input = static_cast<double>(plan_.boundary), kept = static_cast<double>(plan_.kept);
+    if (visit.kind == VisitKind::forward) {
+      if (const int next = visit.layer + 1; next < plan_.head && plan_.is_checkpoint(next)) down_ += count * input;
+      if (visit.layer > 0) down_ += count * kept;
+    } else if (plan_.kind(visit.layer) == LayerKind::decoder) {
+      if (plan_.is_checkpoint(visit.layer)) up_ += count * input;
+      up_ += count * kept;
+    }
+  }
+
+  /// Decoder loads of all groups. A pass over some layers finds at most weight_buffers of them in the ring.
+  double fewest_loads() const {
+    const int slots = plan_.parameters.weight_buffers, every = plan_.parameters.checkpoint_every;
+    double forward = 0, backward = 0;
+    for (int first = 1; first < plan_.head; first += every) {
+      int streamed = 0;
+      for (int layer = first; layer < std::min(first + every, plan_.head); ++layer)
+        if (!plan_.weights_resident(layer)) ++streamed;
+      forward += streamed;
+      // The pass that recomputes the block, and the way back down. A block of one layer is one visit.
+      backward += streamed + (plan_.recomputes() && every > 1 ? std::max(0, streamed - slots) : 0);
+    }
+    const double groups = static_cast<double>(plan_.groups.size());
+    return forward + (groups - 1) * std::max(0.0, forward - slots) + groups * std::max(0.0, backward - slots);
+  }
+
+  void count_weights() {
+    up_ += fewest_loads() * static_cast<double>(plan_.weight_bytes(1));
+    for (int layer = 0; layer <= plan_.head; ++layer) {
+      if (plan_.states_resident(layer)) continue;
+      const double bytes = static_cast<double>(plan_.weight_bytes(layer));
+      if (plan_.weights_resident(layer)) {
+        up_ += bytes;
+      } else if (plan_.is_edge(layer)) {
+        up_ += bytes * (plan_.model.config.tied_embeddings ? 1.0 : static_cast<double>(plan_.groups.size()));
+      }
+    }
+  }
+
+  void count_gradients() {
+    const double groups = static_cast<double>(plan_.groups.size());
+    for (int layer = 0; layer <= plan_.head; ++layer) {
+      const double sum = static_cast<double>(plan_.sum_bytes(layer));
+      const double gradient = static_cast<double>(plan_.gradient_bytes(layer));
+      const bool home_in_hbm = plan_.gradient_home(layer) == TierKind::hbm;
+      if (on_host()) {
+        host_sum_bytes_ += sum + gradient;
+        continue;
+      }
+      bound_.compute += hbm_pass_seconds(sum + gradient);
+      const bool own = (home_in_hbm && plan_.finishes_in_place(layer)) ||
+                       (groups > 1 && plan_.parameters.gradient_sums == TierKind::hbm);
+      if (plan_.parameters.gradient_sums == TierKind::dram && !own) {
+        up_ += (groups - 1) * sum;
+        down_ += groups * sum;
+      }
+      if (!home_in_hbm || !plan_.optimizer_on_gpu(layer)) down_ += gradient;
+    }
+  }
+
+  void count_optimizer() {
+    double elements_on_host = 0;
+    const double traffic = optimizer_bytes_per_parameter(plan_.parameters.numerics);
+    for (int layer = 0; layer <= plan_.head; ++layer) {
+      const double elements = static_cast<double>(plan_.state_elements(layer));
+      if (!plan_.optimizer_on_gpu(layer)) {
+        elements_on_host += elements;
+        continue;
+      }
+      if (plan_.states_resident(layer)) {
+        bound_.compute += hbm_pass_seconds(elements * traffic);
+      } else {
+        for (const Plan::StateTensor& tensor : plan_.state_tensors()) {
+          up_ += elements * static_cast<double>(tensor.element_bytes);
+          down_ += elements * static_cast<double>(tensor.element_bytes);
+        }
+      }
+      if (plan_.gradient_home(layer) != TierKind::hbm) up_ += static_cast<double>(plan_.gradient_bytes(layer));
+    }
+    const int threads = plan_.optimizer_threads;
+    if (elements_on_host > 0) {
+      const double rate = adamw_rate(machine_.cpu, plan_.parameters.numerics, threads);
+      if (rate > 0) bound_.cpu = elements_on_host / rate;
+    }
+    const double passes = plan_.parameters.host_pass_bytes_per_parameter * static_cast<double>(plan_.model.parameters);
+    const double dram = dram_rate(machine_.cpu, threads);
+    if (dram > 0) bound_.cpu = std::max(bound_.cpu + passes / dram, host_sum_bytes_ / dram);
+    dram_bytes_ = elements_on_host * traffic + passes + host_sum_bytes_;
+  }
+
+  double hbm_pass_seconds(double bytes) const {
+    if (machine_.gpu.is_host) return 0;  // a host pass there; none counted is a bound too
+    return bytes / (machine_.gpu.hbm_bytes_per_second * machine_.gpu.elementwise_efficiency);
+  }
+
+  StepBound result() {
+    const Capacities capacities = machine_capacities(machine_, 2 * plan_.optimizer_threads);
+    const ResourceVector most = capacities.largest();
+    double up_duplex = 0, down_duplex = 0;
+    for (int threads = 0; threads <= capacities.max_threads(); ++threads) {
+      const ResourceVector& both = capacities.when(true, true, threads);
+      up_duplex = std::max(up_duplex, both[kLinkH2d]);
+      down_duplex = std::max(down_duplex, both[kLinkD2h]);
+    }
+    bound_.h2d = up_ / most[kLinkH2d];
+    bound_.d2h = down_ / most[kLinkD2h];
+    if (plan_.parameters.copy_lanes == CopyLanes::shared) {
+      bound_.link = bound_.h2d + bound_.d2h;
+    } else {
+      const double together = std::min(up_ / up_duplex, down_ / down_duplex);
+      bound_.link = together + std::max(0.0, (up_ - together * up_duplex) / most[kLinkH2d]) +
+                    std::max(0.0, (down_ - together * down_duplex) / most[kLinkD2h]);
+    }
+    const double per_copied_byte = machine_.gpu.is_host ? 2 : 1;
+    bound_.dram = (dram_bytes_ + per_copied_byte * (up_ + down_)) / most[kDram];
+    return bound_;
+  }
+
+  const Plan& plan_;
+  const Machine& machine_;
+  std::map<std::tuple<LayerKind, Pass, bool, bool>, double> seconds_;
+  StepBound bound_;
+  double up_ = 0, down_ = 0, host_sum_bytes_ = 0, dram_bytes_ = 0;
+};
+
+}  // namespace
+
+double StepBound::seconds() const { return std::max({compute, h2d, d2h, link, cpu, dram}); }
+
+const char* StepBound::binding() const {
+  const double most = seconds();
+  if (compute == most) return "compute";
+  if (cpu == most) return "cpu";
+  if (dram == most) return "dram";
+  if (h2d == most) return "link h2d";
+  if (d2h == most) return "link d2h";
+  return "link, both directions";
+}
+
+StepBound step_bound(const PolicyInput& input, const Machine& machine) {
+  check_policy_input(input);
+  const Plan plan(input);
+  return BoundCounter(plan, machine).count();
+}
+
+}  // namespace penstock::sim

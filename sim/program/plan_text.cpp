@@ -1,0 +1,72 @@
+#include "sim/program/plan_text.h"
+
+#include <fmt/format.h>
+
+#include "shared/units.h"
+
+namespace penstock::sim {
+namespace {
+
+const char* tier(TierKind kind) { return kind == TierKind::hbm ? "HBM" : "DRAM"; }
+
+std::string group_text(const PolicyParameters& p) {
+  if (p.group == 0) return "one group";
+  if (p.first_group > 0) return fmt::format("groups of {} behind one of {}", p.group, p.first_group);
+  return fmt::format("groups of {}", p.group);
+}
+
+std::string keep_text(const PolicyParameters& p) {
+  const char* what = p.keep == Keep::everything        ? "everything kept"
+                     : p.keep == Keep::input_attention ? "inputs and attention kept"
+                                                       : "inputs kept";
+  std::string text = p.checkpoint_every > 1 ? fmt::format("{} of every {}th layer", what, p.checkpoint_every) : what;
+  text += fmt::format(" in {}", tier(p.activations));
+  if (p.activations == TierKind::dram) text += fmt::format(" ({} slots)", p.activation_slots);
+  return text;
+}
+
+std::string resident_text(const char* what, int count) {
+  if (count == 0) return {};
+  return count < 0 ? fmt::format(", all {} in HBM", what) : fmt::format(", {} of {} layers in HBM", what, count);
+}
+
+std::string optimizer_text(const PolicyParameters& p) {
+  const char* place = p.optimizer_place == OptimizerPlace::gpu ? "GPU" : "CPU";
+  switch (p.optimizer_time) {
+    case OptimizerTime::end: return fmt::format("{} optimizer at the end", place);
+    case OptimizerTime::backward: return fmt::format("{} optimizer as gradients land", place);
+    case OptimizerTime::next_forward: return fmt::format("{} optimizer under the next forward", place);
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string candidate_text(const Candidate& candidate) {
+  const PolicyParameters& p = candidate.parameters;
+  std::string text = fmt::format("micro-batch {}, {}, {}", candidate.micro_batch, group_text(p), keep_text(p));
+  text += resident_text("states", p.resident_states);
+  if (p.resident_weights < 0 || (p.resident_states >= 0 && p.resident_weights > p.resident_states))
+    if (p.resident_states >= 0) text += resident_text("weights", p.resident_weights);
+  if (p.resident_weights >= 0 && p.resident_states >= 0) text += fmt::format(", {} weight buffers", p.weight_buffers);
+  if (p.resident_states >= 0) text += fmt::format(", gradients wait in {}", tier(p.gradients));
+  if (p.group > 0 && p.gradient_sums == TierKind::dram) text += ", sums in DRAM";
+  text += ", " + optimizer_text(p);
+  if (p.numerics.chunking.mlp_tokens > 0) text += fmt::format(", MLP by {} tokens", p.numerics.chunking.mlp_tokens);
+  return text;
+}
+
+std::string shortage_text(const ArenaBytes& arenas, const Machine& machine) {
+  std::string text;
+  const auto add = [&](const char* name, std::int64_t need, std::int64_t have) {
+    const auto size = [](std::int64_t bytes) { return format_bytes(static_cast<double>(bytes)); };
+    if (!text.empty()) text += "; ";
+    text += fmt::format("{} needs {} and has {}", name, size(need), size(have));
+    if (need > have) text += fmt::format(", {} too little", size(need - have));
+  };
+  add("hbm", arenas.hbm, machine.gpu.hbm_bytes);
+  add("dram", arenas.dram, machine.dram_bytes);
+  return text;
+}
+
+}  // namespace penstock::sim

@@ -1,0 +1,18 @@
+// A plan in one line, and what a machine lacks to hold it.
+#pragma once
+
+#include <string>
+
+#include "shared/machine/machine.h"
+#include "sim/planner/search_space.h"
+
+namespace penstock::sim {
+
+/// "micro-batch 16, all together, keep everything in dram (3 slots), 12 layers' states and 20 layers' weights in HBM,
+/// ..."
+std::string candidate_text(const Candidate& candidate);
+
+/// "hbm needs 150.00 GiB and has 131.32 GiB, 18.68 GiB too little; dram ..."
+std::string shortage_text(const ArenaBytes& arenas, const Machine& machine);
+
+}  // namespace penstock::sim

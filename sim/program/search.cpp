@@ -1,0 +1,256 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+
+#include "shared/compare/table.h"
+#include "shared/error.h"
+#include "shared/files.h"
+#include "shared/ir/schedule_json.h"
+#include "shared/scenario/policy_toml.h"
+#include "shared/toml_reader.h"
+#include "shared/units.h"
+#include "sim/planner/scenario_text.h"
+#include "sim/planner/search.h"
+#include "sim/planner/sensitivity.h"
+#include "sim/program/choice.h"
+#include "sim/program/commands.h"
+#include "sim/program/memory_text.h"
+#include "sim/program/plan_text.h"
+#include "sim/simulate.h"
+
+namespace penstock::sim {
+namespace {
+
+using nlohmann::ordered_json;
+
+std::atomic<bool> stop_asked = false;
+
+/// Ctrl-C ends the search, not the program, as long as this lives.
+class StopOnInterrupt {
+ public:
+  StopOnInterrupt() : before_(std::signal(SIGINT, [](int) { stop_asked = true; })) {}
+  ~StopOnInterrupt() { std::signal(SIGINT, before_); }
+  StopOnInterrupt(const StopOnInterrupt&) = delete;
+  StopOnInterrupt& operator=(const StopOnInterrupt&) = delete;
+
+ private:
+  void (*before_)(int);
+};
+
+/// What the plan is, in full: everything that the report shows.
+struct Found {
+  Scenario scenario;  // with the plan's policy and micro-batch
+  Schedule schedule;
+  Prediction prediction;
+  std::vector<TierMemory> memory;
+  std::vector<Sensitivity> sensitivities;
+};
+
+Found examine(const Scenario& searched, const Candidate& plan) {
+  const StatusLine status("proving the plan");
+  Found found{searched, {}, {}, {}, {}};
+  found.scenario.micro_batch = plan.micro_batch;
+  found.scenario.policy = plan.parameters;
+  found.schedule = make_schedule(found.scenario.policy_input());
+  require_sound(found.schedule, searched.path.string());
+  found.memory = memory_on(found.schedule, found.scenario);
+  if (const std::string excess = excess_text(found.memory); !excess.empty())
+    throw std::logic_error("search: its plan does not fit: " + excess);
+  found.prediction = simulate(found.schedule, found.scenario.machine);
+  found.sensitivities = sensitivities(found.schedule, found.scenario.machine);
+  return found;
+}
+
+double tokens_per_second(const Found& found, double step_seconds) {
+  return static_cast<double>(found.schedule.tokens_per_step()) / step_seconds;
+}
+
+std::string front_text(const Found& found, const std::vector<Evaluated>& front, const char* tier) {
+  std::vector<std::vector<std::string>> rows{
+      {fmt::format("best with less {}", tier), "tokens/s", "step", "hbm", "dram"}};
+  for (const Evaluated& entry : front)
+    rows.push_back({"  " + candidate_text(entry.candidate),
+                    fmt::format("{:.1f}", tokens_per_second(found, entry.step_seconds)),
+                    format_seconds(entry.step_seconds), format_bytes_gib(static_cast<double>(entry.arenas.hbm)),
+                    format_bytes_gib(static_cast<double>(entry.arenas.dram))});
+  return table_text(rows);
+}
+
+ordered_json evaluated_json(const Found& found, const Evaluated& entry) {
+  return {{"micro_batch", entry.candidate.micro_batch},
+          {"choices", candidate_text(entry.candidate)},
+          {"step_seconds", entry.step_seconds},
+          {"tokens_per_second", tokens_per_second(found, entry.step_seconds)},
+          {"hbm_bytes", entry.arenas.hbm},
+          {"dram_bytes", entry.arenas.dram}};
+}
+
+ordered_json search_json(const Found& found, const SearchResult& result, const SearchOptions& options) {
+  ordered_json fronts = {{"dram", ordered_json::array()}, {"hbm", ordered_json::array()}};
+  for (const Evaluated& entry : result.by_dram) fronts["dram"].push_back(evaluated_json(found, entry));
+  for (const Evaluated& entry : result.by_hbm) fronts["hbm"].push_back(evaluated_json(found, entry));
+  ordered_json presets = ordered_json::array(), faster = ordered_json::object();
+  for (const Evaluated& entry : result.presets) {
+    ordered_json preset = evaluated_json(found, entry);
+    preset["name"] = entry.origin;
+    presets.push_back(preset);
+  }
+  for (const Sensitivity& one : found.sensitivities)
+    faster[one.part] = {{"factor", one.factor}, {"step_seconds", one.step_seconds}};
+  const Prediction& prediction = found.prediction;
+  return {{"format", "penstock-search/1"},
+          {"scenario", found.scenario.name},
+          {"machine", found.scenario.machine.name},
+          {"calibrated", found.scenario.machine.measured},
+          {"schedule", schedule_hash(found.schedule)},
+          {"micro_batch", found.scenario.micro_batch},
+          {"choices", candidate_text(result.best.front().candidate)},
+          {"policy", policy_text(found.scenario.policy)},
+          {"step_seconds", prediction.step_seconds},
+          {"tokens_per_second", prediction.tokens_per_second},
+          {"stall_seconds", prediction.stalls.total_seconds},
+          {"bounds",
+           {{"same_traffic_seconds", prediction.bounds.same_traffic_seconds},
+            {"binding", prediction.bounds.binding},
+            {"any_schedule_seconds", prediction.bounds.any_schedule_seconds}}},
+          {"if_faster", faster},
+          {"presets", presets},
+          {"pareto", fronts},
+          {"search",
+           {{"shapes", result.shapes},
+            {"evaluated", result.evaluated},
+            {"pruned", result.pruned},
+            {"tolerance", options.tolerance},
+            {"complete", result.complete},
+            {"open_bound_seconds", result.open_bound_seconds}}},
+          {"memory", memory_json(found.memory)}};
+}
+
+std::string why_text(const Found& found) {
+  const Prediction& prediction = found.prediction;
+  const double step = prediction.step_seconds;
+  std::string text = fmt::format("bound, same traffic {} ({}); the step is {:.3f} times it\n",
+                                 format_seconds(prediction.bounds.same_traffic_seconds), prediction.bounds.binding,
+                                 step / prediction.bounds.same_traffic_seconds);
+  text += fmt::format("bound, any schedule {} (model FLOPs at the matmul rate); the step is {:.3f} times it\n",
+                      format_seconds(prediction.bounds.any_schedule_seconds),
+                      step / prediction.bounds.any_schedule_seconds);
+  text += fmt::format("compute stalls      {} ({:.2f} % of the step)\n",
+                      format_seconds(prediction.stalls.total_seconds), prediction.stalls.total_seconds / step * 100);
+  for (const TierMemory& tier : found.memory)
+    text += fmt::format("{}                {} of {} used\n", tier.tier.kind == TierKind::hbm ? "HBM " : "DRAM",
+                        format_bytes(static_cast<double>(tier.arena_bytes)),
+                        format_bytes(static_cast<double>(tier.tier.capacity_bytes)));
+  std::vector<std::vector<std::string>> rows{{"what binds: with 10 % more", "step", "gain"}};
+  static constexpr std::pair<const char*, const char*> kNames[] = {{"matmul", "  matmul and attention rate"},
+                                                                   {"hbm", "  HBM bandwidth"},
+                                                                   {"link", "  link bandwidth"},
+                                                                   {"dram", "  DRAM bandwidth, AdamW rate"}};
+  for (const Sensitivity& one : found.sensitivities)
+    for (const auto& [part, name] : kNames)
+      if (one.part == part)
+        rows.push_back({name, format_seconds(one.step_seconds), percent_text(step / one.step_seconds - 1)});
+  return text + "\n" + table_text(rows);
+}
+
+std::string presets_text(const Found& found, const std::vector<Evaluated>& presets) {
+  if (presets.empty()) return "No preset's schedule fits under these numerics.\n";
+  std::vector<std::vector<std::string>> rows{{"presets that fit, same numerics", "tokens/s", "step", "plan is"}};
+  for (const Evaluated& entry : presets)
+    rows.push_back({"  " + entry.origin, fmt::format("{:.1f}", tokens_per_second(found, entry.step_seconds)),
+                    format_seconds(entry.step_seconds),
+                    fmt::format("{:.2f} times as fast", entry.step_seconds / found.prediction.step_seconds)});
+  return table_text(rows);
+}
+
+std::string effort_text(const SearchResult& result, const SearchOptions& options) {
+  std::string text = fmt::format("searched {} shapes: {} schedules simulated, {} ruled out by their bounds; ",
+                                 result.shapes, result.evaluated, result.pruned);
+  if (result.complete)
+    return text + fmt::format("nothing in the space is more than {:.1f} % faster\n", options.tolerance * 100);
+  return text + (result.open_bound_seconds > 0 ? fmt::format("stopped early: what was not looked at cannot beat {}\n",
+                                                             format_seconds(result.open_bound_seconds))
+                                               : "stopped early\n");
+}
+
+void show_progress(const SearchProgress& progress) {
+  constexpr int kWidth = 24;
+  const int filled = std::clamp(static_cast<int>(progress.done * kWidth), 0, kWidth);
+  fmt::print(stderr, "\r\033[K{} [{}{}] {} simulated{}", progress.phase,
+             std::string(static_cast<std::size_t>(filled), '#'),
+             std::string(static_cast<std::size_t>(kWidth - filled), '.'), progress.evaluated,
+             progress.best_seconds > 0 ? ", best step " + format_seconds(progress.best_seconds) : "");
+}
+
+SearchResult run_search(const Scenario& scenario, const SearchCommandOptions& command, SearchOptions& options) {
+  options.threads = command.threads;
+  options.seconds = command.seconds;
+  options.tolerance = command.tolerance / 100;
+  options.front = !command.no_front;
+  options.stop = &stop_asked;
+  const bool shown = ::isatty(STDERR_FILENO) == 1;
+  if (shown) options.progress = show_progress;
+  const StopOnInterrupt interrupt;
+  SearchResult result = search(scenario, default_space(scenario), options);
+  if (shown) std::fputs("\r\033[K", stderr);
+  return result;
+}
+
+[[noreturn]] void say_shortage(const Scenario& scenario, const SearchResult& result) {
+  throw DoesNotFit(fmt::format("{}: no schedule of {} fits {}. The closest: {}; {}", scenario.path.string(),
+                               scenario.model.config.name, scenario.machine.name,
+                               shortage_text(result.shortage.arenas, scenario.machine),
+                               candidate_text(result.shortage.candidate)));
+}
+
+}  // namespace
+
+int search_command(const SearchCommandOptions& command) {
+  const Scenario scenario = load_scenario(command.scenario);
+  SearchOptions options;
+  const SearchResult result = run_search(scenario, command, options);
+  if (result.best.empty()) {
+    if (stop_asked || command.seconds > 0)
+      if (!result.complete && result.shortage.arenas.hbm == 0)
+        throw std::runtime_error("the search was stopped before it found anything that fits");
+    say_shortage(scenario, result);
+  }
+  const Found found = examine(scenario, result.best.front().candidate);
+  std::string files;
+  if (!command.output.empty()) {
+    write_schedule(found.schedule, command.output);
+    files += fmt::format("schedule written to {}\n", command.output.string());
+  }
+  if (!command.scenario_out.empty()) {
+    const TomlDocument document = load_scenario_document(command.scenario);
+    write_text_file(command.scenario_out, scenario_text(document, command.scenario.scenario, command.scenario_out,
+                                                        result.best.front().candidate));
+    files += fmt::format("scenario written to {}\n", command.scenario_out.string());
+  }
+  if (command.json) {
+    fmt::print("{}", json_text(search_json(found, result, options)));
+    return kExitDone;
+  }
+  const Prediction& prediction = found.prediction;
+  fmt::print("{}: {} on {}; schedule {}\n", scenario.name, found.schedule.model.name, scenario.machine.name,
+             schedule_hash(found.schedule));
+  if (const std::string note = calibration_note(scenario.machine); !note.empty()) fmt::print("{}\n", note);
+  fmt::print("\nplan                {}\n", candidate_text(result.best.front().candidate));
+  fmt::print("step                {}\n", format_seconds(prediction.step_seconds));
+  fmt::print("throughput          {:.1f} tokens/s ({} tokens per step)\n", prediction.tokens_per_second,
+             format_count(found.schedule.tokens_per_step()));
+  fmt::print("model FLOPs         {}\n", format_flops(prediction.model_flops / prediction.step_seconds));
+  fmt::print("{}\n{}\n", why_text(found), presets_text(found, result.presets));
+  if (options.front)
+    fmt::print("{}\n{}\n", front_text(found, result.by_dram, "DRAM"), front_text(found, result.by_hbm, "HBM"));
+  fmt::print("{}", effort_text(result, options));
+  if (!files.empty()) fmt::print("\n{}", files);
+  return kExitDone;
+}
+
+}  // namespace penstock::sim
