@@ -151,6 +151,11 @@ void require_recordable(const Scenario& scenario, const fs::path& schedule_file)
         fmt::format("a recording keeps the scenario and not the schedule: leave --schedule {} away, and "
                     "say by --set what makes it",
                     schedule_file.string()));
+  if (const RunOptions& run = scenario.run; run.steps - run.warmup_steps < 2)
+    throw InputError(
+        fmt::format("a recording needs at least 2 steady steps, but {} of {} steps are warm-up: raise "
+                    "run.steps or lower run.warmup_steps",
+                    run.warmup_steps, run.steps));
 }
 
 Recording make_recording(const Scenario& scenario, const std::vector<std::string>& overrides, const Schedule& schedule,

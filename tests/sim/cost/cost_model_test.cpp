@@ -141,6 +141,18 @@ TEST(CostModel, ATemplateIsTheSumOfItsKernels) {
   EXPECT_NEAR(tiny.cost(forward).sustained_extra_seconds, 2.359296, 1e-6);
 }
 
+// Another system's implementation: each template op takes the launching thread a while longer, and passes over host
+// memory get no more than 20 of the 100, while AdamW has its own rate.
+TEST(CostModel, SoftwareCostsBeyondTheSchedule) {
+  Priced tiny;
+  tiny.model = small::llama();
+  tiny.schedule.micro_batch = {2, 32};
+  tiny.machine.software = {"other", 0.25, 20};
+  EXPECT_NEAR(tiny.cost(tiny.compute("forward")).launch_seconds, 0.009 + 0.25, 1e-12);
+  EXPECT_DOUBLE_EQ(tiny.cost(tiny.op("scan", TinySchedule::kHost, HostPassWork{1000, 4})).fluid_seconds, 50);
+  EXPECT_DOUBLE_EQ(tiny.cost(tiny.op("adam", TinySchedule::kHost, OptimizerWork{1000, 2})).fluid_seconds, 520);
+}
+
 // The CPU as a GPU: a template takes one core, a copy is a memcpy that reads and writes DRAM at a rate of 20, 25 being
 // what one core can do; every op costs its hand-over instead of a launch.
 TEST(CostModel, OnAHostGpuEverythingTakesCores) {

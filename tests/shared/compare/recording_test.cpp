@@ -1,0 +1,136 @@
+#include "shared/compare/recording.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "shared/error.h"
+#include "tests/shared/compare/example.h"
+#include "tests/shared/temporary_folder.h"
+
+namespace penstock {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Five steps, one of them warm-up: four steady periods of 6, 6, 6 and 9 s. Compute idles while the load runs.
+Timeline measured() {
+  return example_timeline(TimelineSource::measured, 1, {{9, 9, 9}, {2, 1, 3}, {2, 1, 3}, {2, 1, 3}, {5, 1, 3}});
+}
+
+Scenario scenario_on(const fs::path& profile) {
+  Scenario scenario;
+  scenario.path = "napkin.toml";
+  scenario.text = "[model]\nconfig = \"models/tiny.json\"\n";
+  scenario.machine.source = profile.string();
+  scenario.machine.name = "desk";
+  scenario.machine.measured = true;
+  scenario.machine.gpu.hbm_bytes = 1 << 20;
+  scenario.machine.dram_bytes = 1 << 21;
+  return scenario;
+}
+
+std::string error_of(const auto& action) {
+  try {
+    action();
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(Recording, KeepsMediansOfTheSteadySteps) {
+  const Recording recording =
+      make_recording(scenario_on("/a/b/profile.json"), {}, example_schedule(), measured(), "c0ffee", "/a/c/run.json");
+  EXPECT_EQ(recording.periods, 4);
+  EXPECT_DOUBLE_EQ(recording.step_seconds, 6);
+  EXPECT_DOUBLE_EQ(recording.spread, 0.5);  // (9 - 6) / 6
+  EXPECT_EQ(recording.op_seconds, (std::vector<double>{2, 1, 3}));
+  EXPECT_DOUBLE_EQ(recording.stall_seconds, 2.75);  // (2 + 2 + 2 + 5) / 4, all of it the load of weights
+  EXPECT_DOUBLE_EQ(recording.stall_by_cause[static_cast<std::size_t>(StallCause::weights)], 2.75);
+  EXPECT_EQ(recording.profile, "../b/profile.json");
+  EXPECT_EQ(recording.schedule_hash, schedule_hash(example_schedule()));
+}
+
+TEST(Recording, WritesThePolicyOutAndKeepsTheCapacitiesOfTheRun) {
+  Scenario scenario = scenario_on("p.json");
+  scenario.policy.group = 3;
+  const Recording recording = make_recording(
+      scenario, {"policy.group=3", "machine.profile=p.json", "machine.hbm=64 GiB", "workload.sequences=8"},
+      example_schedule(), measured(), "c0ffee", "run.json");
+  const auto count = [&](const std::string& start) {
+    return std::count_if(recording.overrides.begin(), recording.overrides.end(),
+                         [&](const std::string& text) { return text.starts_with(start); });
+  };
+  EXPECT_EQ(count("workload.sequences=8"), 1);
+  EXPECT_EQ(count("policy.group=3"), 1);
+  EXPECT_EQ(count("policy.weight_buffers=2"), 1);  // a default, written out: presets may change
+  EXPECT_EQ(count("machine.hbm=1048576 B"), 1);
+  EXPECT_EQ(count("machine.hbm"), 1);
+  EXPECT_EQ(count("machine.profile"), 0);
+}
+
+TEST(Recording, ReadsBackWhatWasWritten) {
+  const TemporaryFolder folder;
+  const fs::path file = folder.path() / "run.json";
+  Timeline timeline = measured();
+  timeline.peaks = {{TierKind::hbm, 4096}, {TierKind::dram, 123456789012}};
+  const Recording written = make_recording(scenario_on(folder.path() / "p.json"), {"run.seed=7"}, example_schedule(),
+                                           timeline, "c0ffee", file);
+  write_recording(written, file);
+  const Recording read = read_recording(file);
+  EXPECT_EQ(read.text, written.text);
+  EXPECT_EQ(read.overrides, written.overrides);
+  EXPECT_EQ(read.profile, "p.json");
+  EXPECT_EQ(read.schedule_hash, written.schedule_hash);
+  EXPECT_EQ(read.commit, "c0ffee");
+  EXPECT_EQ(read.date, written.date);
+  EXPECT_EQ(read.step_seconds, written.step_seconds);
+  EXPECT_EQ(read.stall_by_cause, written.stall_by_cause);
+  EXPECT_EQ(read.op_seconds, written.op_seconds);
+  ASSERT_EQ(read.peaks.size(), 2u);
+  EXPECT_EQ(read.peaks[1].bytes, 123456789012);
+}
+
+TEST(Recording, WhatCannotBePredictedLaterIsRefused) {
+  Scenario scenario = scenario_on("p.json");
+  EXPECT_EQ(error_of([&] { require_recordable(scenario, ""); }), "no error");
+  EXPECT_NE(error_of([&] { require_recordable(scenario, "s.json"); }).find("leave --schedule s.json away"),
+            std::string::npos);
+  scenario.run.warmup_steps = scenario.run.steps - 1;
+  EXPECT_NE(error_of([&] { require_recordable(scenario, ""); }).find("9 of 10 steps are warm-up"), std::string::npos);
+  scenario.machine.measured = false;
+  EXPECT_NE(error_of([&] { require_recordable(scenario, ""); }).find("penstock-exec calibrate"), std::string::npos);
+  const Timeline short_run = example_timeline(TimelineSource::measured, 1, {{2, 1, 3}, {2, 1, 3}});
+  EXPECT_NE(error_of([&] {
+              make_recording(scenario, {}, example_schedule(), short_run, "", "run.json");
+            }).find("at least 2 steady periods, and there are 1"),
+            std::string::npos);
+}
+
+TEST(Recording, ErrorsNameFileAndKey) {
+  const TemporaryFolder folder;
+  const fs::path file = folder.path() / "run.json";
+  write_recording(make_recording(scenario_on(folder.path() / "p.json"), {}, example_schedule(), measured(), "c", file),
+                  file);
+  const auto changed = [&](const std::string& from, const std::string& to) {
+    std::ifstream in(file);
+    std::string text{std::istreambuf_iterator<char>(in), {}};
+    text.replace(text.find(from), from.size(), to);
+    const fs::path copy = folder.write("changed.json", text);
+    return error_of([&] { read_recording(copy); });
+  };
+  EXPECT_NE(changed("\"periods\": 4", "\"periods\": 1").find("changed.json.periods"), std::string::npos);
+  EXPECT_NE(changed("\"commit\"", "\"comit\"").find("commit"), std::string::npos);
+  EXPECT_NE(changed("[2000000000", "[-2").find("expected whole nanoseconds, found -2"), std::string::npos);
+  // The model is looked for beside the recording and above; the profile belongs to it.
+  EXPECT_NE(error_of([&] { recorded_scenario(read_recording(file), file); }).find("models/tiny.json is neither beside"),
+            std::string::npos);
+  folder.write("models/tiny.json", "{}");
+  EXPECT_NE(error_of([&] { recorded_scenario(read_recording(file), file); }).find("p.json is not there"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace penstock

@@ -1,0 +1,100 @@
+// What another system's implementation makes of a machine's figures.
+#include <gtest/gtest.h>
+
+#include "shared/error.h"
+#include "shared/machine/machine.h"
+#include "tests/shared/temporary_folder.h"
+
+namespace penstock {
+namespace {
+
+Machine round_machine() {
+  Machine machine;
+  machine.gpu.elementwise_efficiency = 0.8;
+  machine.gpu.launch_seconds = 4e-6;
+  machine.cpu.cores = 8;
+  machine.cpu.dram_bytes_per_second = 100e9;
+  machine.cpu.adamw_bytes_per_parameter = 26;
+  machine.cpu.adamw_by_threads = {{4, 2e9}, {8, 4e9}};
+  machine.link.h2d.bytes_per_second = 20e9;
+  machine.link.d2h.bytes_per_second = 20e9;
+  machine.link.duplex_h2d_bytes_per_second = 10e9;
+  machine.link.h2d.curve = {{1e9, 0.1}};
+  return machine;
+}
+
+class SoftwareFile : public testing::Test {
+ protected:
+  Machine applied(const std::string& text, Machine machine = round_machine()) const {
+    apply_software(folder_.write("s.toml", "name = \"other\"\n" + text), machine);
+    return machine;
+  }
+  std::string error_of(const std::string& text) const {
+    try {
+      applied(text);
+    } catch (const InputError& error) {
+      return error.what();
+    }
+    return "no error";
+  }
+  TemporaryFolder folder_;
+};
+
+TEST_F(SoftwareFile, ANameAloneChangesNothing) {
+  const Machine machine = applied("");
+  EXPECT_EQ(machine.software.name, "other");
+  EXPECT_EQ(machine.software.launch_op_seconds, 0);
+  EXPECT_EQ(machine.software.pass_bytes_per_second, 0);
+  EXPECT_EQ(machine.gpu.elementwise_efficiency, 0.8);
+  EXPECT_EQ(machine.link.h2d.bytes_per_second, 20e9);
+  EXPECT_EQ(machine.cpu.adamw_by_threads[1].per_second, 4e9);
+}
+
+// Packed at 5 GB/s, then sent at 20: a byte takes 1/5 + 1/20 = 1/4 ns. In duplex 1/5 + 1/10 = 3/10. 1 GB of the curve
+// takes 0.2 s more. Downloads are not packed.
+TEST_F(SoftwareFile, PackedUploadsTakeBothTimes) {
+  const Machine machine = applied("[link]\npacking = \"5 GB/s\"\n");
+  EXPECT_DOUBLE_EQ(machine.link.h2d.bytes_per_second, 4e9);
+  EXPECT_DOUBLE_EQ(machine.link.duplex_h2d_bytes_per_second, 1e10 / 3);
+  EXPECT_DOUBLE_EQ(machine.link.h2d.curve[0].seconds, 0.3);
+  EXPECT_EQ(machine.link.d2h.bytes_per_second, 20e9);
+}
+
+// A cap of 3.25 G parameters of 16 bytes is 52 GB/s, 2 G parameters of 26 bytes: 8 threads no longer help.
+TEST_F(SoftwareFile, AdamwIsCappedByItsTraffic) {
+  const Machine machine = applied("[cpu]\nadamw = \"3.25 Gparam/s\"\nadamw_bytes_per_parameter = 16\n");
+  EXPECT_DOUBLE_EQ(machine.cpu.adamw_by_threads[0].per_second, 2e9);
+  EXPECT_DOUBLE_EQ(machine.cpu.adamw_by_threads[1].per_second, 2e9);
+  // Without a table, the machine's rate is what DRAM gives: 100 / 26 = 3.85, capped likewise.
+  Machine bare = round_machine();
+  bare.cpu.adamw_by_threads.clear();
+  bare = applied("[cpu]\nadamw = \"3.25 Gparam/s\"\nadamw_bytes_per_parameter = 16\n", bare);
+  ASSERT_EQ(bare.cpu.adamw_by_threads.size(), 1u);
+  EXPECT_EQ(bare.cpu.adamw_by_threads[0].threads, 8);
+  EXPECT_DOUBLE_EQ(bare.cpu.adamw_by_threads[0].per_second, 2e9);
+}
+
+TEST_F(SoftwareFile, KernelsThatAreNotFusedMoveTheirDataMoreOften) {
+  Machine machine = round_machine();
+  machine.gpu.elementwise = {{"norm", 1e6, 1e-3}};
+  machine = applied(
+      "[gpu]\nelementwise_traffic = 4\nattention_forward_efficiency = 0.4\nlaunch = \"9 us\"\nlaunch_op = \"1 ms\"\n",
+      machine);
+  EXPECT_DOUBLE_EQ(machine.gpu.elementwise_efficiency, 0.2);
+  EXPECT_DOUBLE_EQ(machine.gpu.elementwise[0].seconds, 4e-3);
+  EXPECT_EQ(machine.gpu.attention_forward_efficiency, 0.4);
+  EXPECT_EQ(machine.gpu.attention_backward_efficiency, Gpu{}.attention_backward_efficiency);
+  EXPECT_EQ(machine.gpu.launch_seconds, 9e-6);
+  EXPECT_EQ(machine.software.launch_op_seconds, 1e-3);
+}
+
+TEST_F(SoftwareFile, ErrorsNameFileLineAndKey) {
+  EXPECT_NE(error_of("[link]\npakking = \"5 GB/s\"\n").find("packing"), std::string::npos);
+  EXPECT_NE(error_of("[link]\npacking = 5\n").find("s.toml:3: [link] packing"), std::string::npos);
+  EXPECT_NE(error_of("[cpu]\nadamw = \"1 Gparam/s\"\n").find("adamw_bytes_per_parameter"), std::string::npos);
+  EXPECT_NE(error_of("[gpu]\nelementwise_traffic = 0.5\n").find("elementwise_traffic"), std::string::npos);
+  EXPECT_NE(error_of("[dram]\ncapacity = \"1 GiB\"\n").find("dram"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace penstock

@@ -1,0 +1,96 @@
+// The keys of a scenario that reproduces somebody else's measurement: another number of layers, software, [published].
+#include <gtest/gtest.h>
+
+#include "shared/error.h"
+#include "shared/scenario/scenario.h"
+
+namespace penstock {
+namespace {
+
+const std::filesystem::path kCatalogue = std::filesystem::path(PENSTOCK_SOURCE_DIR) / "scenarios";
+
+const std::string kScenario = R"([model]
+config = "models/tiny-llama.json"
+[machine]
+hardware = "hardware/gh200.toml"
+[workload]
+sequence_length = 100
+sequences = 10
+micro_batch = 2
+)";
+
+Scenario parsed(const std::string& more, const std::vector<std::string>& overrides = {}) {
+  return parse_scenario(kScenario + more, "x", kCatalogue, overrides);
+}
+
+std::string error_of(const std::string& more) {
+  try {
+    parsed(more);
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(Published, IsNotThereUnlessTheTableIs) { EXPECT_FALSE(parsed("").published); }
+
+TEST(Published, SecondsAreTakenAsTheyAre) {
+  const auto published =
+      parsed("[published]\nstep = \"2.5 s\"\nhbm = \"8 GB\"\nfits = false\nsource = \"p\"\n").published;
+  ASSERT_TRUE(published);
+  EXPECT_EQ(published->step_seconds, 2.5);
+  EXPECT_EQ(published->hbm_bytes, 8'000'000'000);
+  EXPECT_EQ(published->fits, false);
+  EXPECT_EQ(published->source, "p");
+  EXPECT_EQ(published->assumed, "");
+}
+
+// tiny-llama has 171 456 parameters: 6 x 171 456 x 1000 tokens / 1 MFLOP/s = 1028.736 s.
+TEST(Published, FlopsAreCountedAsSixTimesParametersTimesTokens) {
+  const auto published =
+      parsed("[published]\nflops = \"1 MFLOP/s\"\nsource = \"p\"\nassumed = \"the batch\"\n").published;
+  ASSERT_TRUE(published);
+  EXPECT_DOUBLE_EQ(published->step_seconds, 1028.736);
+  EXPECT_FALSE(published->fits);
+  EXPECT_EQ(published->assumed, "the batch");
+}
+
+TEST(Published, ContradictionsAreRefused) {
+  EXPECT_NE(error_of("[published]\nstep = \"1 s\"\nflops = \"1 MFLOP/s\"\nsource = \"p\"\n").find("stands beside step"),
+            std::string::npos);
+  EXPECT_NE(error_of("[published]\nstep = \"0 s\"\nsource = \"p\"\n").find("more than 0 s"), std::string::npos);
+  EXPECT_NE(error_of("[published]\nstep = \"1 s\"\n").find("source"), std::string::npos);
+}
+
+TEST(ScenarioModel, LayersChangeTheModel) {
+  const Scenario three = parsed(""), seven = parsed("", {"model.layers=7"});
+  EXPECT_EQ(three.model.config.decoder_layers, 3);
+  EXPECT_EQ(seven.model.config.decoder_layers, 7);
+  EXPECT_EQ(seven.model.parameters - three.model.parameters, 4 * three.model.layers[1].parameters);
+  EXPECT_EQ(seven.model.config.name, "tiny-llama, 7 layers");
+}
+
+TEST(ScenarioMachine, SoftwareChangesTheMachine) {
+  const Scenario scenario = parsed("", {"machine.software=software/megatrain.toml"});
+  EXPECT_EQ(scenario.machine.software.name, "MegaTrain, eager PyTorch");
+  // gh200.toml uploads at 375 GB/s behind a packing of 5: 1 / (1/375 + 1/5).
+  EXPECT_NEAR(scenario.machine.link.h2d.bytes_per_second, 375e9 / 76, 1);
+}
+
+/// Every committed scenario with a published figure is read, and says where the figure comes from.
+TEST(Catalogue, PublishedScenariosAreRead) {
+  int count = 0;
+  for (const char* folder : {"published", "others-h200"})
+    for (const auto& entry : std::filesystem::directory_iterator(kCatalogue / folder)) {
+      SCOPED_TRACE(entry.path());
+      const Scenario scenario = read_scenario(entry.path());
+      ASSERT_TRUE(scenario.published);
+      EXPECT_FALSE(scenario.published->source.empty());
+      EXPECT_TRUE(scenario.published->step_seconds > 0 || scenario.published->fits);
+      ++count;
+    }
+  EXPECT_GE(count, 30);
+}
+
+}  // namespace
+}  // namespace penstock
