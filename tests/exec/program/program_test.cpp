@@ -8,6 +8,9 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "shared/compare/recording.h"
+#include "shared/ir/schedule_json.h"
+#include "shared/machine/profile.h"
 #include "tests/shared/temporary_folder.h"
 
 namespace penstock::exec {
@@ -104,6 +107,47 @@ TEST_F(ProgramTest, TimelineHasTheScheduleBesideIt) {
   // The file runs as the policy's own schedule does.
   const nlohmann::json again = json("run s.toml --schedule schedule.json --json");
   EXPECT_EQ(again["schedule"], timeline["schedule_hash"]);
+}
+
+TEST_F(ProgramTest, CompareLeavesWhatPenstockSimCompares) {
+  const nlohmann::json result = json("run s.toml --compare c/d --json");
+  const nlohmann::json& comparison = result["comparison"];
+  EXPECT_EQ(comparison["schedule"], result["schedule"]);
+  EXPECT_EQ(comparison["measured_periods"], 3);  // four steps, one of them to warm up
+  EXPECT_EQ(comparison["step_seconds"]["measured"], result["steady"]["step_seconds"]);
+  EXPECT_NEAR(comparison["step_seconds"]["predicted"].get<double>(),
+              result["steady"]["predicted_step_seconds"].get<double>(), 1e-9);
+  const fs::path folder = folder_.path() / "c/d";
+  EXPECT_EQ(nlohmann::json::parse(file_text(folder / "comparison.json")), comparison);
+  EXPECT_EQ(nlohmann::json::parse(file_text(folder / "predicted.json"))["source"], "predicted");
+  EXPECT_EQ(nlohmann::json::parse(file_text(folder / "measured.json"))["source"], "measured");
+  EXPECT_TRUE(fs::exists(folder / "schedule.json"));
+  expect_error("run s.toml --compare c --steps 2", 2, "needs 2 steady periods");
+  expect_error("run s.toml --compare s.toml/x", 2, "s.toml/x");
+}
+
+TEST_F(ProgramTest, RecordsWhatCanBePredictedLater) {
+  expect_error("run s.toml --record r.json", 2, "penstock-exec calibrate");
+  Profile profile;
+  profile.machine = read_hardware(folder_.path() / "machine.toml");
+  profile.date = "2026-01-02T03:04:05Z";
+  profile.host = "desk";
+  write_profile_file(profile, folder_.path() / "p.json");
+  const nlohmann::json result = json("run s.toml --profile p.json --set policy.name=megatrain --record r.json --json");
+  const Recording recording = read_recording(folder_.path() / "r.json");
+  EXPECT_EQ(recording.step_seconds, result["steady"]["step_seconds"]);
+  EXPECT_EQ(recording.schedule_hash, result["schedule"]);
+  EXPECT_EQ(recording.profile, "p.json");
+  EXPECT_EQ(recording.periods, 3);
+  // What was recorded leads back to the same schedule.
+  const Scenario scenario = recorded_scenario(recording, folder_.path() / "r.json");
+  EXPECT_EQ(schedule_hash(make_schedule(scenario.policy_input())), recording.schedule_hash);
+  expect_error("run s.toml --profile p.json --record r.json --steps 2", 2, "1 of 2 steps are warm-up");
+  expect_error("run s.toml --profile p.json --record no/r.json", 2, "does not exist");
+}
+
+TEST_F(ProgramTest, CalibratesOneScenarioForTheHost) {
+  expect_error("calibrate s.toml s.toml -o p.json", 2, "one scenario at a time");
 }
 
 TEST_F(ProgramTest, BadInputExitsWithTwo) {
