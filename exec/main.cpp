@@ -41,6 +41,7 @@ void add_run(CLI::App& program, RunCommandOptions& options, Chosen& chosen) {
                   "  penstock-exec run scenarios/quickstart.toml --steps 100 --save checkpoint\n"
                   "  penstock-exec run scenarios/quickstart.toml --steps 100 --resume checkpoint --save checkpoint\n"
                   "  penstock-exec run scenarios/quickstart.toml --schedule schedule.json --timeline measured.json\n"
+                  "  penstock-exec run scenarios/quickstart.toml --profile profile.json --compare compared\n"
                   "  penstock-exec run scenarios/qwen2.5-7b-h200.toml --hbm-limit 24GiB --set policy.group=4\n"
                   "Ctrl-C ends after the current step, applies what is outstanding, saves if --save was given; a "
                   "second one aborts.\n"
@@ -64,6 +65,11 @@ void add_run(CLI::App& program, RunCommandOptions& options, Chosen& chosen) {
       ->add_option("--record", options.record,
                    "write what was measured, small enough to keep, for `penstock-sim validate`; needs a profile")
       ->type_name("FILE");
+  command
+      ->add_option("--compare", options.compare,
+                   "predict this run on its machine, compare, and leave predicted.json, measured.json, comparison.json "
+                   "and schedule.json in this folder")
+      ->type_name("FOLDER");
   command->add_option("--save", options.save, "write a checkpoint to this folder at the end")->type_name("FOLDER");
   command
       ->add_option("--dump", options.dump,

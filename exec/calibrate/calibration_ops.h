@@ -39,12 +39,8 @@ struct KernelTime {
 };
 
 /// Finds the kernel of each mark (exec/cuda/kernel_marks.h): the i-th mark of a name is the i-th execution of the
-/// kernels with that name. Throws std::logic_error where the op executed other kernels than were listed. A listed
-/// kernel without a mark of its own (kGradientZero) is left out.
+/// kernels with that name. Throws std::logic_error where the op executed other kernels than were listed.
 std::vector<KernelTime> kernel_times(const std::vector<Kernel>& listed, std::span<const NamedTime> marks);
-
-/// Is enqueued with "embedding backward" and marked together with it.
-inline constexpr std::string_view kGradientZero = "embedding gradient zero";
 
 /// Takes times from each kernel so that together they are `op_seconds`, what the op took without marks: every mark
 /// costs the GPU the same, at most kMostMarkSeconds.

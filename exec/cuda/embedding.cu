@@ -80,14 +80,15 @@ void embedding_forward(const std::int32_t* tokens, const std::uint16_t* weight, 
   PENSTOCK_CUDA_LAUNCH("embedding_forward");
 }
 
+void embedding_gradient_zero(GradientTarget gradient, std::int64_t hidden, std::int64_t vocabulary, Stream stream) {
+  PENSTOCK_CUDA(cudaMemsetAsync(gradient.data, 0, vocabulary * hidden * element_bytes(gradient.type), stream));
+}
+
 void embedding_backward(const std::int32_t* tokens, const std::uint16_t* d_output, GradientTarget gradient,
-                        std::int32_t* links, BatchShape batch, std::int64_t hidden, std::int64_t vocabulary,
-                        Stream stream) {
+                        std::int32_t* links, BatchShape batch, std::int64_t hidden, Stream stream) {
   const int rows = static_cast<int>(batch.tokens()), length = static_cast<int>(batch.sequence_length);
   std::int32_t* previous = links;
   std::int32_t* next = links + rows;
-  if (!gradient.accumulates)
-    PENSTOCK_CUDA(cudaMemsetAsync(gradient.data, 0, vocabulary * hidden * element_bytes(gradient.type), stream));
   PENSTOCK_CUDA(cudaMemsetAsync(next, 0xFF, rows * sizeof(std::int32_t), stream));
   const auto link_blocks = static_cast<unsigned>(divide_up(rows, kLinkThreads));
   link_kernel<<<link_blocks, kLinkThreads, 0, stream>>>(tokens, previous, next, rows, length);

@@ -84,10 +84,11 @@ void embedding_forward(const std::int32_t* tokens, const std::uint16_t* weight, 
                        std::int64_t hidden, Stream stream);
 
 /// Adds each token's rows of d_output in the order of their places: links connect the places of one token, and the
-/// block of its first place walks them. Overwriting sets all rows first. `links`: Activation::token_links.
+/// block of its first place walks them. Overwriting writes those rows alone: call embedding_gradient_zero before it.
+/// `links`: Activation::token_links.
 void embedding_backward(const std::int32_t* tokens, const std::uint16_t* d_output, GradientTarget gradient,
-                        std::int32_t* links, BatchShape batch, std::int64_t hidden, std::int64_t vocabulary,
-                        Stream stream);
+                        std::int32_t* links, BatchShape batch, std::int64_t hidden, Stream stream);
+void embedding_gradient_zero(GradientTarget gradient, std::int64_t hidden, std::int64_t vocabulary, Stream stream);
 
 // --- loss (loss.cu) --------------------------------------------------------------------------------------------------
 

@@ -21,9 +21,14 @@ void embedding(const Libraries& libraries, const TemplateBinding& op, Stream str
   require_operand(op.output_gradient, "output gradient");
   require_operand(op.gradient, "gradient");
   clear_gradient_padding(op, stream);
-  embedding_backward(op.tokens, op.output_gradient, gradient_at(op, 0), BoundRegions(op).int32(Activation::token_links),
-                     op.batch, config.hidden, config.vocabulary, stream);
-  libraries.mark("embedding backward", stream);  // and, where it overwrites, "embedding gradient zero"
+  const GradientTarget gradient = gradient_at(op, 0);
+  if (!gradient.accumulates) {
+    embedding_gradient_zero(gradient, config.hidden, config.vocabulary, stream);
+    libraries.mark("embedding gradient zero", stream);
+  }
+  embedding_backward(op.tokens, op.output_gradient, gradient, BoundRegions(op).int32(Activation::token_links), op.batch,
+                     config.hidden, stream);
+  libraries.mark("embedding backward", stream);
 }
 
 /// Final norm, then chunk by chunk logits, loss, their gradient, and the gradients of projection and norm.

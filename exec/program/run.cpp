@@ -11,6 +11,7 @@
 #include "exec/checkpoint/dump.h"
 #include "exec/data/tokens.h"
 #include "exec/program/commands.h"
+#include "exec/program/run_comparison.h"
 #include "exec/program/setup.h"
 #include "exec/runtime/bind.h"
 #include "exec/runtime/limits.h"
@@ -311,13 +312,20 @@ void print_files(const RunCommandOptions& options, const Training& training) {
 int run_command(const RunCommandOptions& options) {
   StatusLine status;
   const Setup setup = prepare(options, status);
+  const RunOptions& run = setup.scenario.run;
+  const int recorded = recorded_steps(setup.schedule, run.steps);
+  std::optional<RunComparison> comparing;
+  if (!options.compare.empty()) {
+    status.show("predicting ...");
+    comparing.emplace(setup.scenario, setup.schedule, recorded, options.compare);
+    status.clear();
+  }
   if (!options.json) print_head(setup);
   status.show("taking memory and filling the states ...");
   Training training(setup.schedule, setup.scenario.model, *setup.backend);
   training.load(*setup.states, setup.steps_before);
   status.clear();
 
-  const RunOptions& run = setup.scenario.run;
   Progress progress(setup, status, run.steps, options.json);
   TrainingOptions training_options;
   training_options.hyper = {run.learning_rate, run.beta1, run.beta2, run.epsilon, run.weight_decay, run.max_norm};
@@ -325,7 +333,7 @@ int run_command(const RunCommandOptions& options) {
   training_options.tokens = setup.tokens.get();
   training_options.report = [&progress](const StepReport& report) { progress(report); };
   training_options.executor.steps = run.steps;
-  training_options.executor.record_steps = recorded_steps(setup.schedule, run.steps);
+  training_options.executor.record_steps = recorded;
   training_options.executor.watchdog_seconds = options.watchdog_seconds;
   training_options.executor.stops = &stops;
   const StopSignals signals;
@@ -339,12 +347,17 @@ int run_command(const RunCommandOptions& options) {
     write_dump(options.dump, setup.schedule, setup.scenario.model, *setup.backend, *setup.tokens,
                training_options.hyper, progress.reports());
   const std::optional<Speed> speed = measure(setup, timeline);
+  std::optional<Comparison> comparison;
+  if (comparing) comparison = comparing->finish(setup.schedule, timeline);
   if (options.json) {
-    fmt::print("{}\n", result_json(setup, training, result, progress, speed)
-                           .dump(2, ' ', false, ordered_json::error_handler_t::replace));
+    ordered_json json = result_json(setup, training, result, progress, speed);
+    if (comparison) json["comparison"] = ordered_json::parse(comparison_json(setup.schedule, *comparison));
+    fmt::print("{}\n", json.dump(2, ' ', false, ordered_json::error_handler_t::replace));
   } else {
     print_tail(setup, result, speed);
+    if (comparison) fmt::print("\n{}\n", comparison_text(setup.schedule, *comparison));
     print_files(options, training);
+    if (comparison) fmt::print("prediction, measurement and comparison lie in {}\n", options.compare.string());
   }
   return kExitDone;
 }

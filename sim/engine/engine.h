@@ -11,9 +11,9 @@
 //  - A running op first spends its latency, then advances at the rate that fluid.h gives it. Rates change only when an
 //    op starts or ends; where no resource is asked for more than it has, every op runs at solo speed.
 //
-// Power. An op whose cost has sustained_extra_seconds takes fluid_seconds + duty * sustained_extra_seconds, where duty
-// is the share of the previous step during which the compute lane was busy (0 in the first step): a GPU that never
-// pauses runs at its power-limited rate, one that idles half the time half way between that and the burst rate.
+// Power. An op whose cost has sustained_extra_seconds takes fluid_seconds + power_share(duty) x it, where duty is the
+// share of the previous step during which the compute lane was busy (0 in the first step): a GPU that never pauses runs
+// at its power-limited rate, one that idles runs faster, by a measured curve or in proportion (Capacities).
 //
 // Time is counted from the last step boundary (the end of the boundary op): in the steady state each step is then the
 // same arithmetic on the same numbers, and the state repeats to the bit, not just nearly. Events at one moment are

@@ -35,9 +35,12 @@ Profile odd_profile() {
   machine.gpu.launch_seconds = 1e-6 / 0.3;
   machine.gpu.copy_engines = 5;
   machine.gpu.is_host = true;
-  machine.gpu.matmuls = {{1, 2, 3, true, 1e-3 / 7}, {4, 5, 6, false, 1e-3 / 9}};
-  machine.gpu.attentions = {{7, 8, 9, 10, 11, 1e-3 / 11, 1e-3 / 13}};
-  machine.gpu.elementwise = {{"swiglu", 1e6 / 3, 1e-5 / 3}, {"", 1e7 / 3, 1e-4 / 3}};
+  machine.gpu.matmuls = {{1, 2, 3, true, 1e-3 / 7, "qkv", 2, 1e-3 / 6}, {4, 5, 6, false, 1e-3 / 9}};
+  machine.gpu.attentions = {{7, 8, 9, 10, 11, 1e-3 / 11, 1e-3 / 13, 1e-3 / 17, 1e-3 / 19}};
+  machine.gpu.elementwise = {{"swiglu", 1e6 / 3, 1e-5 / 3, 1e-5 / 2.9}, {"", 1e7 / 3, 1e-4 / 3}};
+  machine.gpu.power = {{1.0 / 3, 1.0 / 7}, {2.0 / 3, 5.0 / 7}};
+  machine.gpu.op_launch_seconds = 1e-6 / 0.7;
+  machine.gpu.op_seconds = 1e-6 / 0.9;
   machine.dram_bytes = 134'144'966'656;
   machine.cpu.cores = 13;
   machine.cpu.dram_bytes_per_second = odd();
@@ -99,6 +102,9 @@ void expect_same_tables(const Gpu& a, const Gpu& b) {
     EXPECT_EQ(a.matmuls[i].k, b.matmuls[i].k);
     EXPECT_EQ(a.matmuls[i].accumulates, b.matmuls[i].accumulates);
     EXPECT_EQ(a.matmuls[i].seconds, b.matmuls[i].seconds);
+    EXPECT_EQ(a.matmuls[i].name, b.matmuls[i].name);
+    EXPECT_EQ(a.matmuls[i].output_bytes, b.matmuls[i].output_bytes);
+    EXPECT_EQ(a.matmuls[i].sustained_seconds, b.matmuls[i].sustained_seconds);
   }
   ASSERT_EQ(a.attentions.size(), b.attentions.size());
   for (std::size_t i = 0; i < a.attentions.size(); ++i) {
@@ -109,12 +115,20 @@ void expect_same_tables(const Gpu& a, const Gpu& b) {
     EXPECT_EQ(a.attentions[i].head_dim, b.attentions[i].head_dim);
     EXPECT_EQ(a.attentions[i].forward_seconds, b.attentions[i].forward_seconds);
     EXPECT_EQ(a.attentions[i].backward_seconds, b.attentions[i].backward_seconds);
+    EXPECT_EQ(a.attentions[i].forward_sustained_seconds, b.attentions[i].forward_sustained_seconds);
+    EXPECT_EQ(a.attentions[i].backward_sustained_seconds, b.attentions[i].backward_sustained_seconds);
   }
   ASSERT_EQ(a.elementwise.size(), b.elementwise.size());
   for (std::size_t i = 0; i < a.elementwise.size(); ++i) {
     EXPECT_EQ(a.elementwise[i].name, b.elementwise[i].name);
     EXPECT_EQ(a.elementwise[i].bytes, b.elementwise[i].bytes);
     EXPECT_EQ(a.elementwise[i].seconds, b.elementwise[i].seconds);
+    EXPECT_EQ(a.elementwise[i].sustained_seconds, b.elementwise[i].sustained_seconds);
+  }
+  ASSERT_EQ(a.power.size(), b.power.size());
+  for (std::size_t i = 0; i < a.power.size(); ++i) {
+    EXPECT_EQ(a.power[i].duty, b.power[i].duty);
+    EXPECT_EQ(a.power[i].share, b.power[i].share);
   }
 }
 
@@ -129,6 +143,8 @@ void expect_same(const Gpu& a, const Gpu& b) {
   EXPECT_EQ(a.attention_backward_efficiency, b.attention_backward_efficiency);
   EXPECT_EQ(a.elementwise_efficiency, b.elementwise_efficiency);
   EXPECT_EQ(a.launch_seconds, b.launch_seconds);
+  EXPECT_EQ(a.op_launch_seconds, b.op_launch_seconds);
+  EXPECT_EQ(a.op_seconds, b.op_seconds);
   EXPECT_EQ(a.copy_engines, b.copy_engines);
   EXPECT_EQ(a.is_host, b.is_host);
   expect_same_tables(a, b);

@@ -9,6 +9,8 @@
 
 #include <string>
 
+#include "tests/shared/policy/small_models.h"
+
 namespace penstock {
 namespace {
 
@@ -157,6 +159,21 @@ TEST(Kernels, MatmulBytes) {
   EXPECT_EQ(find(adds, "qkv weight gradient").m, 128);
   EXPECT_EQ(find(adds, "qkv weight gradient").n, 64);
   EXPECT_EQ(find(adds, "qkv weight gradient").k, kTokens);
+}
+
+// Where gradients are summed in bf16 every element is read and written in 2 bytes instead of 4.
+TEST(Kernels, GradientsInBf16MoveHalfTheBytes) {
+  const Model model = small::llama();
+  const auto bytes = [&](std::int64_t gradient_bytes) {
+    for (const Kernel& kernel :
+         template_kernels(model, LayerKind::decoder, Pass::backward, {2, 32}, {}, false, true, gradient_bytes))
+      if (kernel.name == "qkv weight gradient") {
+        EXPECT_EQ(kernel.output_bytes, gradient_bytes);
+        return kernel.bytes;
+      }
+    return std::int64_t{0};
+  };
+  EXPECT_EQ(bytes(4) - bytes(2), 2 * 128 * 64 * 2);  // [128, 64] read and written
 }
 
 TEST(Kernels, ElementwiseAndAttentionBytes) {

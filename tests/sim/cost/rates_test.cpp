@@ -85,6 +85,39 @@ TEST(Matmul, SustainedTimesFollowTheRatioOfRates) {
   EXPECT_DOUBLE_EQ(kernel_seconds(gpu, matmul(100, 50, 1000)).sustained, 0.01);
 }
 
+// Two products of one shape: each has its own point, by name; one that is in no point takes the first of the shape.
+// Gradients in bf16 and fp32 are apart by the bytes of their elements. Sustained times are the points' own.
+TEST(Matmul, PointsOfOneShapeAreToldApartByNameAndResult) {
+  Gpu gpu = plain_gpu();
+  gpu.matmuls = {{8, 8, 8, false, 1.0, "attention output", 2, 1.2},
+                 {8, 8, 8, false, 2.0, "attention output input gradient", 2, 2.6},
+                 {8, 8, 8, true, 3.0, "weight gradient", 2},
+                 {8, 8, 8, true, 4.0, "weight gradient", 4}};
+  Kernel kernel = matmul(8, 8, 8);
+  kernel.output_bytes = 2;
+  kernel.name = "attention output input gradient";
+  EXPECT_EQ(kernel_seconds(gpu, kernel).burst, 2.0);
+  EXPECT_EQ(kernel_seconds(gpu, kernel).sustained, 2.6);
+  kernel.name = "attention output";
+  EXPECT_EQ(kernel_seconds(gpu, kernel).sustained, 1.2);
+  kernel.name = "qkv";
+  EXPECT_EQ(burst(gpu, kernel), 1.0);
+  kernel.name = "weight gradient";
+  kernel.accumulates = true;
+  EXPECT_EQ(burst(gpu, kernel), 3.0);
+  kernel.output_bytes = 4;
+  EXPECT_EQ(burst(gpu, kernel), 4.0);
+}
+
+// 5e10 bytes at 1e12 per second would take 0.05, but caches served what was measured at 0.01.
+TEST(Matmul, WhatWasMeasuredIsNotHeldAgainstItsBytes) {
+  Gpu gpu = plain_gpu();
+  gpu.matmuls = {{100, 50, 1000, false, 0.01}};
+  Kernel kernel = matmul(100, 50, 1000);
+  kernel.bytes = 50'000'000'000;
+  EXPECT_EQ(burst(gpu, kernel), 0.01);
+}
+
 // No point reaches the rate of 1e9: the best are 2 x 1000 x 10 x 20 in 1 s = 4e5. With a point of 2e9 it is that one,
 // brought down by the power limit's 1.25.
 TEST(Matmul, TheBestRateIsTheLargerOfHeadlineAndTable) {
@@ -124,6 +157,13 @@ TEST(Attention, ScalesThePointOfItsLength) {
   EXPECT_DOUBLE_EQ(burst(gpu, attention(KernelKind::attention_backward, 8, 1000)), 6.0);
 }
 
+TEST(Attention, HasSustainedTimesWhereTheyWereMeasured) {
+  Gpu gpu = plain_gpu();
+  gpu.attentions = {{4, 1000, 8, 2, 64, 1.0, 3.0, 1.5, 0}};
+  EXPECT_DOUBLE_EQ(kernel_seconds(gpu, attention(KernelKind::attention_forward, 8, 1000)).sustained, 3.0);
+  EXPECT_DOUBLE_EQ(kernel_seconds(gpu, attention(KernelKind::attention_backward, 4, 1000)).sustained, 3.0);
+}
+
 Kernel elementwise(const char* name, std::int64_t bytes) {
   Kernel kernel;
   kernel.name = name;
@@ -140,6 +180,14 @@ TEST(Elementwise, GoesByNameThenByAnyNameThenByBandwidth) {
   EXPECT_DOUBLE_EQ(burst(gpu, elementwise("swiglu", 2000)), 3);  // half way
   EXPECT_DOUBLE_EQ(burst(gpu, elementwise("swiglu", 6000)), 8);  // as many bytes per second as the last point
   EXPECT_DOUBLE_EQ(burst(gpu, elementwise("swiglu", 500)), 1);
+}
+
+// Half way between 2 and 4 in a burst, between 3 and 4 without a pause (the second point has no time of its own).
+TEST(Elementwise, SustainedTimesLieBetweenThePointsToo) {
+  Gpu gpu = plain_gpu();
+  gpu.elementwise = {{"swiglu", 1000, 2, 3}, {"swiglu", 3000, 4}};
+  EXPECT_DOUBLE_EQ(kernel_seconds(gpu, elementwise("swiglu", 2000)).burst, 3);
+  EXPECT_DOUBLE_EQ(kernel_seconds(gpu, elementwise("swiglu", 2000)).sustained, 3.5);
 }
 
 TEST(Copy, WithoutACurveIsLatencyAndBandwidth) {

@@ -1,0 +1,40 @@
+#include "exec/program/run_comparison.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "shared/error.h"
+#include "shared/files.h"
+#include "shared/ir/schedule_json.h"
+#include "sim/simulate.h"
+
+namespace penstock::exec {
+
+RunComparison::RunComparison(const Scenario& scenario, const Schedule& schedule, int recorded_steps,
+                             std::filesystem::path folder)
+    : folder_(std::move(folder)) {
+  const int periods = recorded_steps - std::max(1, scenario.run.warmup_steps);
+  if (periods < 2)
+    throw InputError(
+        fmt::format("--compare needs 2 steady periods: {} recorded steps, of which {} warm up, have {}; "
+                    "take more with --steps",
+                    recorded_steps, scenario.run.warmup_steps, std::max(0, periods)));
+  predicted_ = sim::simulate(schedule, scenario.machine).timeline;
+  predicted_.scenario = scenario.name;
+  std::error_code error;
+  std::filesystem::create_directories(folder_, error);
+  if (error) throw InputError(fmt::format("{}: cannot be made a folder: {}", folder_.string(), error.message()));
+}
+
+Comparison RunComparison::finish(const Schedule& schedule, const Timeline& measured) const {
+  write_schedule(schedule, folder_ / "schedule.json");
+  write_timeline(predicted_, folder_ / "predicted.json");
+  write_timeline(measured, folder_ / "measured.json");
+  const Comparison comparison = compare_timelines(schedule, predicted_, measured);
+  write_text_file(folder_ / "comparison.json", comparison_json(schedule, comparison));
+  return comparison;
+}
+
+}  // namespace penstock::exec

@@ -1,0 +1,30 @@
+// `penstock-exec run --compare`: predicts before the run, compares after it.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+
+#include "shared/compare/comparison.h"
+#include "shared/ir/schedule.h"
+#include "shared/scenario/scenario.h"
+#include "shared/timeline/timeline.h"
+
+namespace penstock::exec {
+
+class RunComparison {
+ public:
+  /// Simulates `schedule` on the scenario's machine and makes the folder. Throws InputError if the machine lacks a
+  /// figure, if fewer than 2 steady periods would be measured (`recorded_steps`, of which the scenario's warm-up is
+  /// left out), or if the folder cannot be.
+  RunComparison(const Scenario& scenario, const Schedule& schedule, int recorded_steps, std::filesystem::path folder);
+
+  /// Leaves schedule.json, predicted.json, measured.json and comparison.json in the folder. Throws InputError if the
+  /// run was stopped too early.
+  Comparison finish(const Schedule& schedule, const Timeline& measured) const;
+
+ private:
+  std::filesystem::path folder_;
+  Timeline predicted_;
+};
+
+}  // namespace penstock::exec

@@ -1,0 +1,143 @@
+#include "exec/calibrate/calibration_ops.h"
+
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+
+#include "tests/shared/policy/small_models.h"
+
+namespace penstock::exec {
+namespace {
+
+Scenario small_scenario(const Model& model) {
+  Scenario scenario;
+  scenario.model = model;
+  scenario.sequence_length = 32;
+  scenario.sequences = 4;
+  scenario.micro_batch = 2;
+  scenario.policy = preset_parameters("penstock");
+  return scenario;
+}
+
+/// Tables with a second for every kernel that the ops execute.
+KernelTables tables_of(const Scenario& scenario) {
+  KernelTables tables;
+  for (const CalibrationOp& op : calibration_ops(scenario))
+    for (const Kernel& kernel : op.kernels) tables.add_burst({kernel, 1.0});
+  return tables;
+}
+
+/// Whatever a schedule keeps, recomputes and adds up, in whichever type: no kernel is left to guesses. 64 tokens in MLP
+/// chunks of 24 and loss chunks of 20 leave remainders of 16 and 4.
+TEST(CalibrationOps, CoverEveryKernelThatASchedulesOpsCanHave) {
+  for (const Model& model : {small::llama(), small::qwen2_tied(), small::qwen3()})
+    for (const Chunking& chunking : {Chunking{}, Chunking{24, 20}}) {
+      Scenario scenario = small_scenario(model);
+      scenario.policy.numerics.chunking = chunking;
+      const KernelTables tables = tables_of(scenario);
+      for (const LayerKind kind : {LayerKind::embedding, LayerKind::decoder, LayerKind::head})
+        for (const Pass pass : {Pass::forward, Pass::recompute, Pass::backward, Pass::loss}) {
+          const bool decoder = kind == LayerKind::decoder, head = kind == LayerKind::head;
+          if (head != (pass == Pass::loss) || (pass == Pass::recompute && !decoder)) continue;
+          for (const Keep keep : {Keep::input, Keep::input_attention, Keep::everything})
+            for (const bool writes_output : {false, true})
+              for (const bool accumulates : {false, true})
+                for (const std::int64_t gradient_bytes : {2, 4})
+                  for (const Kernel& kernel : template_kernels(model, kind, pass, {2, 32}, {keep, chunking, 0},
+                                                               writes_output, accumulates, gradient_bytes))
+                    EXPECT_TRUE(tables.has(kernel)) << kernel.name;
+        }
+    }
+}
+
+Kernel product(std::string_view name, std::int64_t m, bool accumulates, std::int64_t count = 1) {
+  Kernel kernel;
+  kernel.kind = KernelKind::matmul;
+  kernel.name = name;
+  kernel.m = m;
+  kernel.n = kernel.k = 10;
+  kernel.flops = 200.0 * static_cast<double>(m);
+  kernel.accumulates = accumulates;
+  kernel.output_bytes = 4;
+  kernel.count = count;
+  return kernel;
+}
+
+// Executed in the order a b a b a b: the marks of a name go to its chunks in turn. First and last chunk differ.
+TEST(KernelTimes, GoToTheChunksInTurn) {
+  const std::vector<Kernel> listed = {product("a", 8, false), product("a", 8, true), product("a", 4, true),
+                                      product("b", 8, false, 2), product("b", 4, false)};
+  const std::vector<NamedTime> marks = {{"a", 1}, {"b", 2}, {"a", 3}, {"b", 4}, {"a", 5}, {"b", 6}};
+  const std::vector<KernelTime> times = kernel_times(listed, marks);
+  ASSERT_EQ(times.size(), 6u);
+  EXPECT_FALSE(times[0].kernel.accumulates);
+  EXPECT_TRUE(times[2].kernel.accumulates);
+  EXPECT_EQ(times[2].kernel.m, 8);
+  EXPECT_EQ(times[4].kernel.m, 4);
+  EXPECT_EQ(times[3].kernel.m, 8);
+  EXPECT_EQ(times[3].kernel.count, 1);
+  EXPECT_EQ(times[5].kernel.m, 4);
+  EXPECT_EQ(times[5].seconds, 6);
+}
+
+TEST(KernelTimes, RefusesOtherKernelsThanListed) {
+  const std::vector<Kernel> listed = {product("a", 8, false, 2)};
+  EXPECT_THROW(kernel_times(listed, std::vector<NamedTime>{{"a", 1}}), std::logic_error);
+  EXPECT_THROW(kernel_times(listed, std::vector<NamedTime>{{"a", 1}, {"a", 1}, {"a", 1}}), std::logic_error);
+  EXPECT_THROW(kernel_times(listed, std::vector<NamedTime>{{"a", 1}, {"c", 1}}), std::logic_error);
+}
+
+// 10 + 20 + 30 us with marks, 54 without: 2 us per mark. Of 100 us too much only 5 us each can be the marks'.
+TEST(TakeOffMarks, SharesTheDifferenceAmongTheMarks) {
+  std::vector<NamedTime> marks = {{"a", 10e-6}, {"b", 20e-6}, {"c", 30e-6}};
+  take_off_marks(marks, 54e-6);
+  EXPECT_DOUBLE_EQ(marks[0].seconds, 8e-6);
+  EXPECT_DOUBLE_EQ(marks[2].seconds, 28e-6);
+  take_off_marks(marks, 100e-6);  // noise: marks do not make an op faster
+  EXPECT_DOUBLE_EQ(marks[0].seconds, 8e-6);
+  std::vector<NamedTime> slow = {{"a", 100e-6}, {"b", 4e-6}};
+  take_off_marks(slow, 4e-6);
+  EXPECT_DOUBLE_EQ(slow[0].seconds, 95e-6);
+  EXPECT_DOUBLE_EQ(slow[1].seconds, 1e-6);  // never below a quarter
+}
+
+// a: 200 x 8 FLOPs; medians 2 s in a burst, 4 s without a pause: 800 and 400 FLOP/s.
+TEST(KernelTables, HoldMediansInBurstsAndWithoutAPause) {
+  KernelTables tables;
+  for (const double seconds : {2.0, 1.0, 9.0}) tables.add_burst({product("a", 8, true), seconds});
+  for (const double seconds : {4.0, 3.0, 5.0}) tables.add_sustained({product("a", 8, true), seconds});
+  tables.add_burst({product("b", 8, true), 3.0});
+  Kernel forward;
+  forward.kind = KernelKind::attention_forward;
+  forward.name = "attention";
+  forward.sequences = 2;
+  forward.length = 32;
+  forward.heads = 4;
+  forward.kv_heads = 2;
+  forward.head_dim = 16;
+  Kernel backward = forward;
+  backward.kind = KernelKind::attention_backward;
+  tables.add_burst({forward, 1.0});
+  tables.add_sustained({forward, 1.25});
+  tables.add_burst({backward, 3.0});
+  Gpu gpu;
+  gpu.hbm_bytes_per_second = 1e12;
+  std::map<std::string, double> spread;
+  tables.fill(gpu, spread);
+  ASSERT_EQ(gpu.matmuls.size(), 2u);
+  EXPECT_EQ(gpu.matmuls[0].name, "a");
+  EXPECT_EQ(gpu.matmuls[0].seconds, 2.0);
+  EXPECT_EQ(gpu.matmuls[0].sustained_seconds, 4.0);
+  EXPECT_EQ(gpu.matmuls[0].output_bytes, 4);
+  EXPECT_EQ(gpu.matmuls[1].sustained_seconds, 0);
+  EXPECT_EQ(gpu.matmul_burst_flops_per_second, 800);
+  EXPECT_DOUBLE_EQ(gpu.matmul_flops_per_second, 1600.0 / 3);  // b's, of which only a burst is known
+  ASSERT_EQ(gpu.attentions.size(), 1u);
+  EXPECT_EQ(gpu.attentions[0].forward_seconds, 1.0);
+  EXPECT_EQ(gpu.attentions[0].forward_sustained_seconds, 1.25);
+  EXPECT_EQ(gpu.attentions[0].backward_seconds, 3.0);
+  EXPECT_GT(spread.at("a"), 0);
+}
+
+}  // namespace
+}  // namespace penstock::exec
