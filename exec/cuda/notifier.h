@@ -1,5 +1,8 @@
 // Wakes host threads that wait for GPU ops. The device stores the board's counter itself; a futex does not see that, so
-// one thread looks at the few counters that somebody waits for. It also notices a device that has failed.
+// one thread looks at the few counters that somebody waits for.
+//
+// A second thread notices a device that has failed. It asks the driver, and the driver may make it wait for the launch
+// thread, which may stand in a full queue until a host lane has been woken: so the two must not be one.
 #pragma once
 
 #include <atomic>
@@ -27,12 +30,13 @@ class Notifier {
     std::uint32_t count;
   };
   void watch(const std::stop_token& token);
+  void look_after_device(const std::stop_token& token);
 
   Board& board_;
   std::function<void()> device_error_;
   std::mutex mutex_;
   std::vector<Expected> expected_;
-  std::jthread thread_;
+  std::jthread waker_, device_watch_;
 };
 
 }  // namespace penstock::exec

@@ -21,7 +21,8 @@ def build(config_path, dtype):
     config = AutoConfig.for_model(**json.load(open(config_path)))
     config.dtype = dtype
     config._attn_implementation = "sdpa"
-    return AutoModelForCausalLM.from_config(config).to(dtype)
+    with torch.device("cuda"):  # initialising on the host takes minutes
+        return AutoModelForCausalLM.from_config(config).to(dtype)
 
 
 def make_weights(config_path, out):
@@ -33,12 +34,12 @@ def make_weights(config_path, out):
             value = 1.0 + 0.1 * torch.randn_like(parameter)
         else:
             value = 0.02 * torch.randn_like(parameter)
-        tensors[name] = value.to(torch.bfloat16).float().contiguous()
+        tensors[name] = value.detach().to(torch.bfloat16).float().contiguous().cpu()
     save_file(tensors, out)
 
 
 def loaded(config_path, weights, dtype):
-    model = build(config_path, dtype).cuda()
+    model = build(config_path, dtype)
     missing, unexpected = model.load_state_dict(load_file(weights), strict=False)
     if unexpected or [m for m in missing if m != "lm_head.weight"]:
         raise SystemExit(f"{weights}: missing {missing}, unexpected {unexpected}")
