@@ -16,9 +16,9 @@ namespace penstock::exec {
 namespace {
 
 constexpr std::int64_t kSmallestCopy = std::int64_t{16} << 10, kLargestCopy = std::int64_t{256} << 20;
-constexpr double kLoadSeconds = 0.3;  // of AdamW at each combination
-constexpr int kLoadRepeats = 3;       // slices of it, for the spread
-constexpr double kSettleSeconds = 4;  // until a GPU without a pause has settled; the next scenarios find it warm
+constexpr double kLoadSeconds = 0.45;  // of AdamW at each combination
+constexpr int kLoadRepeats = 3;        // slices of it, for the spread
+constexpr double kSettleSeconds = 4;   // until a GPU without a pause has settled; the next scenarios find it warm
 constexpr double kSettleAgainSeconds = 2.5;
 constexpr double kPacedSeconds = 3;
 constexpr double kDuties[] = {0.6, 0.8, 0.9};

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <exception>
 #include <functional>
+#include <mutex>
 
 #include "exec/calibrate/cuda_machine.h"
 #include "exec/data/random.h"
@@ -77,12 +78,8 @@ class CudaCopies::Traffic {
     std::int64_t copies = 0, ns = 0;  // the last one's end
   };
   Count count() const {
-    // Both words of one moment: ask again if a copy ended in between.
-    for (;;) {
-      const std::int64_t copies = copies_.load();
-      const std::int64_t ns = ended_ns_.load();
-      if (copies_.load() == copies) return {copies, ns};
-    }
+    const std::lock_guard lock(mutex_);
+    return count_;
   }
   /// Throws what the feeding failed with.
   void stop() {
@@ -98,8 +95,8 @@ class CudaCopies::Traffic {
         Event& event = events_[static_cast<std::size_t>(i % kInFlight)];
         if (i >= kInFlight) {
           PENSTOCK_CUDA(cudaEventSynchronize(event.get()));
-          ended_ns_.store(now_ns());
-          copies_.fetch_add(1);
+          const std::lock_guard lock(mutex_);
+          count_ = {count_.copies + 1, now_ns()};
         }
         direction_.enqueue(h2d_, kTrafficCopy);
         PENSTOCK_CUDA(cudaEventRecord(event.get(), direction_.stream.get()));
@@ -113,7 +110,8 @@ class CudaCopies::Traffic {
   Direction& direction_;
   const bool h2d_;
   Event events_[kInFlight];
-  std::atomic<std::int64_t> copies_{0}, ended_ns_{0};
+  mutable std::mutex mutex_;
+  Count count_;
   std::exception_ptr error_;
   std::jthread thread_;
 };

@@ -1,7 +1,6 @@
 #include "exec/calibrate/cuda_machine.h"
 
 #include <algorithm>
-#include <atomic>
 
 #include "exec/cuda/notifier.h"
 #include "exec/cuda/optimizer.h"
@@ -49,6 +48,7 @@ OpOverhead measure_op_overhead(Gate& gate, cudaStream_t stream) {
   const StreamMemoryOps memory_ops = StreamMemoryOps::load();
   const HostWord word;
   const DeviceMemory small(kSmallWork);
+  const StreamHandle elsewhere;
   const Event other = make_event(cudaEventDisableTiming);
   std::vector<Event> starts, ends;
   for (int i = 0; i < kOps; ++i) {
@@ -64,6 +64,9 @@ OpOverhead measure_op_overhead(Gate& gate, cudaStream_t stream) {
   };
   std::uint32_t count = 0;
   const auto whole = [&] {
+    // Still to come when it is waited for, as where the launch thread runs ahead.
+    gate.close(elsewhere.get());
+    PENSTOCK_CUDA(cudaEventRecord(other.get(), elsewhere.get()));
     const std::int64_t start = now_ns();
     for (int i = 0; i < kOps; ++i) {
       PENSTOCK_CUDA(cudaStreamWaitEvent(stream, other.get(), 0));
@@ -75,7 +78,8 @@ OpOverhead measure_op_overhead(Gate& gate, cudaStream_t stream) {
     }
     enqueue_seconds = seconds_since(start);
   };
-  PENSTOCK_CUDA(cudaEventRecord(other.get(), stream));
+  work();  // what is not loaded yet must not be loaded behind a closed gate
+  PENSTOCK_CUDA(cudaStreamSynchronize(stream));
   std::vector<double> bare_launch, whole_launch, bare_device, whole_device;
   for (int repeat = 0; repeat < 12; ++repeat) {
     const double bare_seconds = gated_seconds(gate, stream, bare), bare_enqueued = enqueue_seconds;

@@ -2,7 +2,6 @@
 // launches; the way from a stream to a host thread and back. Include only where the CUDA headers are at hand.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <thread>
 #include <vector>

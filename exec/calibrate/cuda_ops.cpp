@@ -14,6 +14,7 @@ namespace {
 
 constexpr auto kIdle = std::chrono::milliseconds(250);
 constexpr double kBurstSeconds = 0.15;   // of one op: short against the reaction of the power limit
+constexpr double kLongOpSeconds = 0.01;  // idle again before the next sample of such an op
 constexpr double kSustainedSeconds = 4;  // of the rounds in which ops are timed
 constexpr std::size_t kMostGated = 250;  // commands behind a closed gate; the queue holds about a thousand
 constexpr double kPaceSeconds = 0.05;    // a layer or several, then a pause
@@ -167,9 +168,10 @@ void CudaOps::measure_burst(KernelTables& tables) {
     std::this_thread::sleep_for(kIdle);
     run(op);  // clocks up, caches as after the op itself
     synchronize();
-    const std::int64_t start = now_ns();
     std::size_t taken = 0;
-    while (taken < kMostSamples && (taken < kLeastSamples || seconds_since(start) < kBurstSeconds)) {
+    double busy = 0;
+    while (taken < kMostSamples && (taken < kLeastSamples || busy < kBurstSeconds)) {
+      if (taken > 0 && samples.whole[0].seconds() > kLongOpSeconds) std::this_thread::sleep_for(kIdle);
       for (const bool marked : {false, true}) {
         Sample& sample = marked ? samples.marked[taken] : samples.whole[taken];
         if (op.gated) gate_.close(stream_);
@@ -182,6 +184,7 @@ void CudaOps::measure_burst(KernelTables& tables) {
         }
         gate_.open();
         synchronize();
+        busy += sample.seconds();
       }
       ++taken;
     }
