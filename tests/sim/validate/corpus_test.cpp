@@ -2,7 +2,8 @@
 // thresholds of docs/validation.md, which were stated before anything was measured.
 #include <gtest/gtest.h>
 
-#include "shared/error.h"
+#include "shared/ir/memory.h"
+#include "shared/scenario/scenario.h"
 #include "sim/validate/validation.h"
 
 namespace penstock::sim {
@@ -44,6 +45,50 @@ TEST(Corpus, IsPredictedWithinTheThresholds) {
       for (const TierComparison& tier : row.tiers)
         EXPECT_EQ(tier.peak_bytes.predicted, tier.peak_bytes.measured) << row.scenario;
   }
+}
+
+const fs::path kScenarios = fs::path(PENSTOCK_SOURCE_DIR) / "scenarios";
+
+// docs/validation.md shows a mean of 15 % where nothing that decides the figure is missing, and 3 % for the systems
+// whose phases were timed on an H200. Whoever makes the mean this much worse has broken something or has to explain it.
+TEST(Published, IsNotPredictedWorseThanIsDocumented) {
+  std::vector<PublishedRow> published = validate_folder(kScenarios / "published", {}).published;
+  std::erase_if(published, [](const PublishedRow& row) { return !row.assumed.empty(); });
+  const ErrorSummary errors = published_errors(published);
+  EXPECT_LE(errors.mean, 0.18);
+  EXPECT_LE(errors.maximum, 0.30) << errors.worst;
+  const ErrorSummary others = published_errors(validate_folder(kScenarios / "others-h200", {}).published);
+  EXPECT_LE(others.mean, 0.05);
+  EXPECT_LE(others.maximum, 0.08) << others.worst;
+}
+
+// Capacity is arithmetic. Met: 32B under ZeRO-3 is out of memory, 120B at 12 B/param fits 1.5 TB. The misses are those
+// that docs/validation.md explains.
+TEST(Published, CapacityIsAnsweredAsPublishedButForTheMissesThatAreExplained) {
+  std::vector<std::string> missed;
+  for (const PublishedRow& row : validate_folder(kScenarios / "published", {}).published)
+    if (row.published_fits && *row.published_fits != row.fits) missed.push_back(row.scenario);
+  EXPECT_EQ(missed, (std::vector<std::string>{"01-zero3-8b-rtx4090-32", "05-fsdp2-084-layers-gh200",
+                                              "05-megatrain-180-layers-gh200", "08-megatrain-7b-512k-gh200",
+                                              "09-ml-dataflow-8b-h100-24gib"}));
+}
+
+// "7B, ZeRO-3 offload, A100 40 GB, 94 GB of RAM": 20 B/param, 152 GB, do not fit, and 14 B/param, 107 GB, are already
+// there at load.
+TEST(Capacity, SevenBillionUnderZero3NeedMoreThanNinetyFourGigabytes) {
+  const Scenario scenario = read_scenario(
+      kScenarios / "qwen2.5-7b-h200.toml",
+      {"policy.name=zero3-offload", "workload.sequences=1", "workload.micro_batch=1", "run.deterministic=false"});
+  const double parameters = static_cast<double>(scenario.model.parameters);
+  int drams = 0;
+  for (const TierMemory& tier : schedule_memory(make_schedule(scenario.policy_input()))) {
+    if (tier.tier.kind != TierKind::dram) continue;
+    ++drams;
+    EXPECT_NEAR(static_cast<double>(tier.arena_bytes) / parameters, 20, 0.01);
+    EXPECT_NEAR(static_cast<double>(tier.phase_bytes[static_cast<std::size_t>(MemoryPhase::load)]) / parameters, 14,
+                0.01);
+  }
+  EXPECT_EQ(drams, 1);
 }
 
 }  // namespace
