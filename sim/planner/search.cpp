@@ -17,7 +17,9 @@ constexpr std::size_t kBatch = 16;        // candidates that are simulated toget
 constexpr std::size_t kStarts = 6;        // of the local search
 constexpr int kMostMoves = 40;            // of each
 constexpr double kFrontTolerance = 0.01;  // of the fronts
-constexpr int kFrontLevels = 6;           // capacities that are tried for each
+constexpr double kSlowestOfFront = 4;     // times the best step
+constexpr std::size_t kFrontRounds = 6;   // of each, once something fits
+constexpr int kFrontLevels = 5;           // capacities that are tried for each
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 bool fits(const ArenaBytes& arenas, const TierCapacities& tiers) {
@@ -63,16 +65,22 @@ class Residencies {
   Expansion expand() {
     const auto none = evaluator_.arenas(shape_, input_);
     if (!none) return {};
-    try_one({-1, -1});
+    const std::int64_t parameters = input_.model.parameters;
+    if (8 * parameters <= tiers_.hbm) try_one({-1, -1});  // 8 B/param: bf16 states, the least of any format
+    if (none->hbm > tiers_.hbm) {
+      consider_short({0, 0}, *none);
+      return std::move(result_);
+    }
     // Every further layer adds the same: two arenas with a ring for the others tell how much.
     const ArenaBytes one = decoders_ > 2 ? arenas({0, 1}) : *none, two = decoders_ > 2 ? arenas({0, 2}) : *none;
     hbm_per_layer_ = std::max<std::int64_t>(1, two.hbm - one.hbm);
     dram_per_layer_ = std::max<std::int64_t>(1, one.dram - two.dram);
     const int fewest = fewest_states(*none);
     if (fewest > decoders_ || !try_one({0, fewest})) {
-      consider_short({0, 0});
-      const std::int64_t room = std::max<std::int64_t>(0, tiers_.hbm - none->hbm);
-      if (fewest > 0) consider_short({0, static_cast<int>(std::min<std::int64_t>(decoders_, room / hbm_per_layer_))});
+      consider_short({0, 0}, *none);
+      const std::int64_t room = tiers_.hbm - none->hbm;
+      const Residency filled{0, static_cast<int>(std::min<std::int64_t>(decoders_, room / hbm_per_layer_))};
+      if (fewest > 0) consider_short(filled, arenas(filled));
       return std::move(result_);
     }
     fill(fewest);
@@ -92,15 +100,15 @@ class Residencies {
   bool try_one(const Residency& residency) {
     const ArenaBytes need = arenas(residency);
     if (!penstock::sim::fits(need, tiers_)) {
-      consider_short(residency);
+      consider_short(residency, need);
       return false;
     }
     result_.fitting.push_back({with(residency), 0, 0, need, "search"});
     return true;
   }
 
-  void consider_short(const Residency& residency) {
-    const Shortage shortage{with(residency), arenas(residency)};
+  void consider_short(const Residency& residency, const ArenaBytes& need) {
+    const Shortage shortage{with(residency), need};
     if (result_.closest.empty() || missing(shortage.arenas, tiers_) < missing(result_.closest.front().arenas, tiers_))
       result_.closest = {shortage};
   }
@@ -127,7 +135,7 @@ class Residencies {
       const int weights = largest(states, weight_bytes, [&](int w) { return Residency{w, states}; });
       if (weights > states) try_one({weights, states});
     }
-    try_one({-1, 0});
+    if (2 * input_.model.parameters <= tiers_.hbm) try_one({-1, 0});
   }
 
   /// The largest count that fits. REQUIRES: `low` does.
@@ -165,7 +173,7 @@ class Search {
     evaluator_.allow(options_.most_ops / 5);
     if (options_.refine && !ranking_.empty()) refine();
     result_.complete = complete && !evaluator_.stopped();
-    if (!ranking_.empty()) result_.best = {ranking_.front()};
+    if (!ranking_.empty()) result_.best = {chosen()};
     if (options_.front && !ranking_.empty()) find_fronts();
     result_.evaluated = evaluator_.evaluated();
     result_.ops = evaluator_.ops();
@@ -178,6 +186,19 @@ class Search {
   void report(const char* phase, double done) const {
     if (options_.progress)
       options_.progress({phase, done, ranking_.empty() ? 0 : best_seconds(), evaluator_.evaluated()});
+  }
+
+  /// Of plans that the model cannot tell apart the one with the fewest micro-batches, which real kernels like best; but
+  /// none that is slower than a preset.
+  Evaluated chosen() const {
+    double limit = best_seconds() * (1 + options_.tolerance / 3);
+    for (const Evaluated& preset : result_.presets) limit = std::min(limit, preset.step_seconds);
+    Evaluated best = ranking_.front();
+    for (const Evaluated& entry : ranking_) {
+      if (entry.step_seconds > limit) break;
+      if (entry.candidate.micro_batch > best.candidate.micro_batch) best = entry;
+    }
+    return best;
   }
 
   void bound_shapes() {
@@ -211,7 +232,10 @@ class Search {
     const auto add = [&](const Candidate& candidate, const std::string& origin) {
       PolicyInput input = scenario_.policy_input();
       const auto need = evaluator_.arenas(candidate, input);
-      if (need && fits(*need, tiers_))
+      const bool known = std::any_of(seeds.begin(), seeds.end(), [&](const Evaluated& seed) {
+        return !(seed.candidate < candidate) && !(candidate < seed.candidate);
+      });
+      if (need && !known && fits(*need, tiers_))
         seeds.push_back({candidate, 0, evaluator_.bound(candidate, input), *need, origin});
     };
     add({scenario_.micro_batch, scenario_.policy}, "the scenario's policy");
@@ -227,9 +251,11 @@ class Search {
   }
 
   /// Shapes by compute time; stops where none can be faster.
-  void scan(const TierCapacities& tiers, double tolerance) {
+  void scan(const TierCapacities& tiers, double tolerance, std::size_t most_rounds = SIZE_MAX) {
+    std::size_t rounds = 0;
     for (std::size_t begin = 0; begin < shapes_.size() && !evaluator_.exhausted(); begin += kRound) {
-      report("scan", static_cast<double>(begin) / static_cast<double>(shapes_.size()));
+      if (!ranking_.empty() && ++rounds > most_rounds) return;
+      if (most_rounds == SIZE_MAX) report("scan", static_cast<double>(begin) / static_cast<double>(shapes_.size()));
       if (options_.prune && shape_bounds_[begin] >= best_seconds() * (1 - tolerance)) {
         result_.pruned += static_cast<std::int64_t>(shapes_.size() - begin);
         return;
@@ -344,17 +370,19 @@ class Search {
         for (const Evaluated& entry : evaluator_.all())
           if (fits(entry.arenas, tiers)) take(entry);
         evaluator_.allow(options_.most_ops / 5 / (2 * kFrontLevels));
-        scan(tiers, kFrontTolerance);
+        scan(tiers, kFrontTolerance, kFrontRounds);
       }
+    ranking_ = unrestricted;
     result_.by_dram = front([](const Evaluated& entry) { return entry.arenas.dram; });
     result_.by_hbm = front([](const Evaluated& entry) { return entry.arenas.hbm; });
-    ranking_ = unrestricted;
   }
 
   template <typename Bytes>
   std::vector<Evaluated> front(const Bytes& bytes) const {
     std::vector<Evaluated> all = evaluator_.all();
-    std::erase_if(all, [&](const Evaluated& entry) { return !fits(entry.arenas, tiers_); });
+    std::erase_if(all, [&](const Evaluated& entry) {
+      return !fits(entry.arenas, tiers_) || entry.step_seconds > kSlowestOfFront * best_seconds();
+    });
     std::sort(all.begin(), all.end(), [&](const Evaluated& a, const Evaluated& b) {
       return std::pair(bytes(a), a.step_seconds) < std::pair(bytes(b), b.step_seconds);
     });

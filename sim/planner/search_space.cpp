@@ -8,8 +8,8 @@
 namespace penstock::sim {
 namespace {
 
-constexpr std::int64_t kFewestTokens = 2048, kMostTokens = 65536;  // of a micro-batch that is tried
-constexpr std::size_t kMostMicroBatches = 6;
+constexpr std::int64_t kFewestTokens = 4096, kMostTokens = 65536;  // of a micro-batch that is tried
+constexpr std::size_t kMostMicroBatches = 4;
 
 std::vector<int> divisors(int number) {
   std::vector<int> result;
@@ -162,6 +162,7 @@ class Neighbours {
     const PolicyParameters& p = from_.parameters;
     for (const int size : divisors(scenario_.sequences)) {
       if (size == from_.micro_batch || size > 4 * from_.micro_batch || 4 * size < from_.micro_batch) continue;
+      if (size < from_.micro_batch && size * scenario_.sequence_length < kFewestTokens) continue;
       const std::int64_t group = std::int64_t{p.group} * from_.micro_batch;
       const std::int64_t first = std::int64_t{p.first_group} * from_.micro_batch;
       if (group % size != 0 || first % size != 0) continue;

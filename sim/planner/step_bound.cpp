@@ -38,9 +38,11 @@ class BoundCounter {
     const auto key = std::tuple{kind, pass, writes_output, accumulates};
     const auto found = seconds_.find(key);
     if (found != seconds_.end()) return found->second;
+    const Numerics& numerics = plan_.parameters.numerics;
+    const std::int64_t gradient = element_bytes(on_host() ? numerics.gradient_link : numerics.gradient_sum);
     double seconds = 0;
     for (const Kernel& kernel :
-         template_kernels(plan_.model, kind, pass, plan_.batch, plan_.layout, writes_output, accumulates))
+         template_kernels(plan_.model, kind, pass, plan_.batch, plan_.layout, writes_output, accumulates, gradient))
       seconds += static_cast<double>(kernel.count) * kernel_seconds(machine_.gpu, kernel).sustained;
     return seconds_[key] = seconds;
   }

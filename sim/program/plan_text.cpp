@@ -27,11 +27,12 @@ std::string keep_text(const PolicyParameters& p) {
 
 std::string resident_text(const char* what, int count) {
   if (count == 0) return {};
-  return count < 0 ? fmt::format(", all {} in HBM", what) : fmt::format(", {} of {} layers in HBM", what, count);
+  return count < 0 ? fmt::format(", all {} in HBM", what)
+                   : fmt::format(", {} of {} layer{} in HBM", what, count, count == 1 ? "" : "s");
 }
 
 std::string optimizer_text(const PolicyParameters& p) {
-  const char* place = p.optimizer_place == OptimizerPlace::gpu ? "GPU" : "CPU";
+  const char* place = p.optimizer_place == OptimizerPlace::gpu || p.resident_states < 0 ? "GPU" : "CPU";
   switch (p.optimizer_time) {
     case OptimizerTime::end: return fmt::format("{} optimizer at the end", place);
     case OptimizerTime::backward: return fmt::format("{} optimizer as gradients land", place);
@@ -48,7 +49,7 @@ std::string candidate_text(const Candidate& candidate) {
   text += resident_text("states", p.resident_states);
   if (p.resident_weights < 0 || (p.resident_states >= 0 && p.resident_weights > p.resident_states))
     if (p.resident_states >= 0) text += resident_text("weights", p.resident_weights);
-  if (p.resident_weights >= 0 && p.resident_states >= 0) text += fmt::format(", {} weight buffers", p.weight_buffers);
+  if (p.resident_weights >= 0 && p.resident_states >= 0) text += fmt::format(", {} weight buffer{}", p.weight_buffers, p.weight_buffers == 1 ? "" : "s");
   if (p.resident_states >= 0) text += fmt::format(", gradients wait in {}", tier(p.gradients));
   if (p.group > 0 && p.gradient_sums == TierKind::dram) text += ", sums in DRAM";
   text += ", " + optimizer_text(p);

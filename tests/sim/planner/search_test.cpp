@@ -1,0 +1,179 @@
+// Pruning loses nothing: over a space that nested loops can exhaust, the search finds what they find.
+#include "sim/planner/search.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "shared/error.h"
+#include "shared/ir/checker.h"
+#include "sim/simulate.h"
+#include "tests/sim/planner/small_scenario.h"
+
+namespace penstock::sim {
+namespace {
+
+SearchSpace small_space() {
+  SearchSpace space;
+  space.micro_batches = {1, 2, 4};
+  space.chunkings = {{0, 0}};
+  space.keeps = {{Keep::everything, 1}, {Keep::input, 1}, {Keep::input, 2}};
+  space.most_groups = 4;
+  space.activations = {TierKind::hbm, TierKind::dram};
+  space.gradients = {TierKind::dram, TierKind::hbm};
+  space.gradient_sums = {TierKind::hbm};
+  space.optimizers = {{OptimizerPlace::host, OptimizerTime::next_forward},
+                      {OptimizerPlace::gpu, OptimizerTime::next_forward}};
+  space.weight_buffers = {2};
+  space.activation_slots = {2};
+  space.gradient_slots = {2};
+  space.residency_points = 8;  // every count of five layers
+  return space;
+}
+
+SearchOptions exact() {
+  SearchOptions options;
+  options.threads = 2;
+  options.tolerance = 0;
+  options.refine = false;
+  options.presets = false;
+  options.front = false;
+  options.most_ops = std::int64_t{1} << 40;
+  return options;
+}
+
+/// What the machine holds of one candidate; nothing if that is not all of it.
+double step_of(const Scenario& scenario, const Candidate& candidate) {
+  PolicyInput input = scenario.policy_input();
+  apply(candidate, scenario, input);
+  const ArenaBytes arenas = arena_bytes(input);
+  if (arenas.hbm > input.hbm_bytes || arenas.dram > input.dram_bytes) return std::numeric_limits<double>::infinity();
+  return simulate(make_schedule(input), scenario.machine, {64, false, false}).step_seconds;
+}
+
+/// Every shape with every number of resident states; nothing pruned, nothing shared with the search but the shapes.
+double brute_force(const Scenario& scenario, const SearchSpace& space) {
+  double best = std::numeric_limits<double>::infinity();
+  for (Candidate candidate : shapes(space, scenario))
+    for (int states = -1; states <= 5; ++states) {
+      candidate.parameters.resident_states = states;
+      candidate.parameters.resident_weights = states < 0 ? -1 : 0;
+      best = std::min(best, step_of(scenario, candidate));
+    }
+  return best;
+}
+
+class SearchTest : public testing::TestWithParam<int> {
+ protected:
+  Scenario scenario() const {
+    Scenario result = test::small_scenario(GetParam() % 2 == 0 ? small::llama() : small::qwen2_tied());
+    Machine& machine = result.machine;
+    switch (GetParam()) {
+      case 1: machine.gpu.hbm_bytes = (64 << 20) + 1'300'000; break;  // little beside the streams
+      case 2: machine.dram_bytes = 2'500'000; break;                  // some states must leave it
+      case 3: machine.link.h2d.bytes_per_second = 3e6; break;
+      case 4: machine.cpu.dram_bytes_per_second = 10e6; break;
+      default: break;
+    }
+    return result;
+  }
+};
+
+TEST_P(SearchTest, PruningLosesNothing) {
+  const Scenario scenario = this->scenario();
+  const SearchSpace space = small_space();
+  const double best = brute_force(scenario, space);
+  const SearchResult result = search(scenario, space, exact());
+  ASSERT_EQ(result.best.empty(), best == std::numeric_limits<double>::infinity());
+  if (result.best.empty()) return;
+  // The search also fills HBM with weights, which the loops do not try: it may only be faster.
+  EXPECT_LE(result.best.front().step_seconds, best);
+  EXPECT_TRUE(result.complete);
+
+  SearchOptions everything = exact();
+  everything.prune = false;
+  const SearchResult full = search(scenario, space, everything);
+  EXPECT_EQ(full.best.front().step_seconds, result.best.front().step_seconds);
+  EXPECT_LE(result.evaluated, full.evaluated);
+}
+
+TEST_P(SearchTest, TheSamePlanForAnyNumberOfThreads) {
+  const Scenario scenario = this->scenario();
+  SearchOptions options;
+  options.front = false;
+  options.most_ops = 200'000;  // not enough for all: the budget too must not depend on the threads
+  std::vector<SearchResult> results;
+  for (const int threads : {1, 2, 5}) {
+    options.threads = threads;
+    results.push_back(search(scenario, default_space(scenario), options));
+  }
+  for (const SearchResult& result : results) {
+    ASSERT_EQ(result.best.size(), results.front().best.size());
+    EXPECT_EQ(result.evaluated, results.front().evaluated);
+    if (result.best.empty()) continue;
+    const Candidate &a = result.best.front().candidate, &b = results.front().best.front().candidate;
+    EXPECT_FALSE(a < b || b < a);
+  }
+}
+
+TEST_P(SearchTest, ThePlanIsProvedAndNoPresetIsFaster) {
+  const Scenario scenario = this->scenario();
+  SearchOptions options;
+  options.front = false;
+  const SearchResult result = search(scenario, default_space(scenario), options);
+  if (result.best.empty()) return;
+  PolicyInput input = scenario.policy_input();
+  apply(result.best.front().candidate, scenario, input);
+  EXPECT_TRUE(check_schedule(make_schedule(input)).empty());
+  EXPECT_EQ(step_of(scenario, result.best.front().candidate), result.best.front().step_seconds);
+  for (const Evaluated& preset : result.presets)
+    EXPECT_LE(result.best.front().step_seconds, preset.step_seconds) << preset.origin;
+}
+
+INSTANTIATE_TEST_SUITE_P(Machines, SearchTest, testing::Range(0, 5));
+
+TEST(Search, FrontsTradeMemoryForTime) {
+  const Scenario scenario = test::small_scenario(small::llama());
+  const SearchResult result = search(scenario, default_space(scenario), {});
+  ASSERT_GE(result.by_dram.size(), 2u);
+  for (std::size_t i = 1; i < result.by_dram.size(); ++i) {
+    EXPECT_GT(result.by_dram[i].arenas.dram, result.by_dram[i - 1].arenas.dram);
+    EXPECT_LT(result.by_dram[i].step_seconds, result.by_dram[i - 1].step_seconds);
+  }
+}
+
+TEST(Search, SaysWhatComesClosestIfNothingFits) {
+  Scenario scenario = test::small_scenario(small::llama());
+  scenario.machine.dram_bytes = 1 << 20;
+  scenario.machine.gpu.hbm_bytes = (64 << 20) + (1 << 18);
+  const SearchResult result = search(scenario, default_space(scenario), {});
+  EXPECT_TRUE(result.best.empty());
+  const ArenaBytes& need = result.shortage.arenas;
+  EXPECT_TRUE(need.hbm > scenario.machine.gpu.hbm_bytes || need.dram > scenario.machine.dram_bytes);
+  // No schedule of exact AdamW has less than 14 B/param in both tiers together.
+  EXPECT_GE(need.hbm + need.dram, 14 * scenario.model.parameters);
+}
+
+TEST(Search, StopsAtOnceWhenAsked) {
+  const Scenario scenario = test::small_scenario(small::llama());
+  const std::atomic<bool> stop = true;
+  SearchOptions options;
+  options.stop = &stop;
+  const SearchResult result = search(scenario, default_space(scenario), options);
+  EXPECT_FALSE(result.complete);
+  EXPECT_EQ(result.evaluated, 0);
+}
+
+TEST(SearchSpace, GroupingsAddUp) {
+  for (const int micro_batches : {1, 2, 7, 10, 160})
+    for (const Grouping& grouping : groupings(micro_batches, 16)) {
+      const int group = grouping.group > 0 ? grouping.group : micro_batches;
+      const int first = grouping.first_group > 0 ? grouping.first_group : group;
+      EXPECT_EQ((micro_batches - first) % group, 0);
+      EXPECT_LE(first, micro_batches);
+    }
+}
+
+}  // namespace
+}  // namespace penstock::sim

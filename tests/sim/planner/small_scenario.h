@@ -1,0 +1,43 @@
+// A scenario of a small model on a machine whose link, DRAM and GPU are about equally busy, so that every choice of the
+// planner matters.
+#pragma once
+
+#include "shared/scenario/scenario.h"
+#include "tests/shared/policy/small_models.h"
+
+namespace penstock::sim::test {
+
+inline Machine small_machine() {
+  Machine machine;
+  machine.name = "small";
+  machine.source = "small.toml";
+  machine.gpu.hbm_bytes = (64 << 20) + (2 << 20);  // the first 64 MiB are the libraries'
+  machine.gpu.hbm_bytes_per_second = 1e9;
+  machine.gpu.matmul_flops_per_second = 2e9;
+  machine.gpu.matmul_burst_flops_per_second = 2.4e9;
+  machine.gpu.launch_seconds = 1e-6;
+  machine.dram_bytes = 16 << 20;
+  machine.cpu.cores = 4;
+  machine.cpu.dram_bytes_per_second = 100e6;
+  machine.link.h2d = {20e6, 1e-6, {}};
+  machine.link.d2h = {22e6, 1e-6, {}};
+  machine.link.duplex_h2d_bytes_per_second = 17e6;
+  machine.link.duplex_d2h_bytes_per_second = 16e6;
+  machine.host_op_seconds = 1e-6;
+  return machine;
+}
+
+inline Scenario small_scenario(const Model& model) {
+  Scenario scenario;
+  scenario.path = "small.toml";
+  scenario.name = "small";
+  scenario.model = model;
+  scenario.machine = small_machine();
+  scenario.sequence_length = 32;
+  scenario.sequences = 8;
+  scenario.micro_batch = 2;
+  scenario.policy = preset_parameters("penstock");
+  return scenario;
+}
+
+}  // namespace penstock::sim::test
