@@ -105,6 +105,30 @@ void add_search(CLI::App& program, SearchCommandOptions& options, Chosen& chosen
   command->callback([&] { chosen = [&] { return search_command(options); }; });
 }
 
+void add_sweep(CLI::App& program, SweepOptions& options, Chosen& chosen) {
+  CLI::App* command = add_command(
+      program, "sweep", "Predict every combination of some values",
+      "Examples:\n"
+      "  penstock-sim sweep scenarios/qwen2.5-7b-h200.toml --vary workload.sequences=40,80,160 --vary "
+      "policy=penstock,megatrain\n"
+      "  penstock-sim sweep scenarios/qwen2.5-7b-h200.toml --vary hardware=rtx4090,gh200 --search --format csv\n"
+      "Keys are those of --set; hardware, model and policy are short for machine.hardware, model.config, "
+      "policy.name.\n",
+      options.json);
+  command->add_option("SCENARIO", options.scenario.scenario, "scenario file (TOML)")->required();
+  command->add_option("--vary", options.vary, "a key and its values; several are combined")
+      ->type_name("KEY=VALUE,...")
+      ->required()
+      ->allow_extra_args(false);
+  command->add_option("--format", options.format, "md, csv or json")
+      ->check(CLI::IsMember({"md", "csv", "json"}))
+      ->capture_default_str();
+  command->add_flag("--search", options.search, "with the planner's schedule for each row");
+  command->add_option("--threads", options.threads, "0 = all cores")->check(CLI::Range(0, 4096));
+  add_choice(command, options.scenario);
+  command->callback([&] { chosen = [&] { return sweep(options); }; });
+}
+
 void add_check(CLI::App& program, CheckOptions& options, Chosen& chosen) {
   CLI::App* command =
       add_command(program, "check", "Prove a schedule file: no deadlock, no race, within capacity, complete",
@@ -176,6 +200,7 @@ int run(int argc, char** argv) {
   SimulateCommandOptions simulate_options;
   PlanOptions plan_options;
   SearchCommandOptions search_options;
+  SweepOptions sweep_options;
   CheckOptions check_options;
   CompareOptions compare_options;
   ValidateOptions validate_options;
@@ -185,6 +210,7 @@ int run(int argc, char** argv) {
   add_simulate(program, simulate_options, chosen);
   add_plan(program, plan_options, chosen);
   add_search(program, search_options, chosen);
+  add_sweep(program, sweep_options, chosen);
   add_check(program, check_options, chosen);
   add_compare(program, compare_options, chosen);
   add_validate(program, validate_options, chosen);

@@ -1,11 +1,10 @@
 #include "sim/planner/evaluator.h"
 
 #include <algorithm>
-#include <exception>
-#include <thread>
 #include <utility>
 
 #include "shared/error.h"
+#include "sim/planner/parallel.h"
 #include "sim/planner/step_bound.h"
 #include "sim/simulate.h"
 
@@ -19,30 +18,11 @@ constexpr std::int64_t kSteps = 3;
 
 Evaluator::Evaluator(const Scenario& scenario, const SearchOptions& options)
     : scenario_(scenario), options_(options), most_ops_(options.most_ops) {
-  const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
-  const int threads = options.threads > 0 ? options.threads : static_cast<int>(cores);
-  inputs_.assign(static_cast<std::size_t>(threads), scenario.policy_input());
+  inputs_.assign(thread_count(options.threads), scenario.policy_input());
 }
 
 void Evaluator::parallel(std::size_t count, const std::function<void(std::size_t, PolicyInput&)>& work) {
-  std::vector<std::exception_ptr> errors(count);
-  std::atomic<std::size_t> next = 0;
-  const auto run = [&](PolicyInput& input) {
-    for (std::size_t i = next++; i < count; i = next++) {
-      try {
-        work(i, input);
-      } catch (...) {
-        errors[i] = std::current_exception();
-      }
-    }
-  };
-  {
-    std::vector<std::jthread> threads;
-    for (std::size_t i = 1; i < std::min(inputs_.size(), count); ++i) threads.emplace_back([&, i] { run(inputs_[i]); });
-    run(inputs_[0]);
-  }
-  for (const std::exception_ptr& error : errors)
-    if (error) std::rethrow_exception(error);
+  parallel_for(count, inputs_.size(), [&](std::size_t i, std::size_t thread) { work(i, inputs_[thread]); });
 }
 
 std::optional<ArenaBytes> Evaluator::arenas(const Candidate& candidate, PolicyInput& input) const {

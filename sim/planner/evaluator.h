@@ -1,12 +1,10 @@
 // Evaluates candidates on all cores and remembers what it has seen.
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <vector>
 

@@ -57,6 +57,17 @@ struct SearchCommandOptions {
 /// The fastest schedule that the machine holds. Exit 3 with the closest one if none does.
 int search_command(const SearchCommandOptions& options);
 
+struct SweepOptions {
+  ScenarioChoice scenario;
+  std::vector<std::string> vary;  // "key=value,value,..."
+  std::string format = "md";      // md, csv, json
+  bool search = false;            // the planner's schedule for each row instead of the scenario's policy
+  int threads = 0;
+  bool json = false;
+};
+/// One prediction for every combination; rows that do not fit, or contradict themselves, say so.
+int sweep(const SweepOptions& options);
+
 struct CheckOptions {
   std::filesystem::path schedule;
   bool json = false;
