@@ -38,11 +38,13 @@ void add_fit(CLI::App& program, FitOptions& options, Chosen& chosen) {
                                   "Examples:\n"
                                   "  penstock-sim fit scenarios/quickstart.toml\n"
                                   "  penstock-sim fit scenarios/quickstart.toml --set policy.name=zero2-offload\n"
+                                  "  penstock-sim fit --max scenarios/qwen2.5-7b-h200.toml\n"
                                   "Exits with 3 if it does not fit, and says by how much, in which tier and phase.\n",
                                   options.json);
   command->add_option("SCENARIO", options.scenario.scenario, "scenario file (TOML)")->required();
+  command->add_flag("--max", options.max, "how many layers, how long a context, how many tokens per step would fit");
   add_choice(command, options.scenario);
-  command->callback([&] { chosen = [&] { return fit(options); }; });
+  command->callback([&] { chosen = [&] { return options.max ? fit_max(options) : fit(options); }; });
 }
 
 void add_simulate(CLI::App& program, SimulateCommandOptions& options, Chosen& chosen) {

@@ -72,4 +72,11 @@ struct SearchResult {
 
 SearchResult search(const Scenario& scenario, const SearchSpace& space, const SearchOptions& options);
 
+/// Whether any candidate of the space fits, and if not, what comes closest. Nothing is simulated.
+struct Feasibility {
+  bool fits = false;
+  Shortage closest;  // or the candidate that fits
+};
+Feasibility feasible(const Scenario& scenario, const SearchSpace& space, int threads = 0);
+
 }  // namespace penstock::sim

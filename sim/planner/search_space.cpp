@@ -10,6 +10,7 @@ namespace {
 
 constexpr std::int64_t kFewestTokens = 4096, kMostTokens = 65536;  // of a micro-batch that is tried
 constexpr std::size_t kMostMicroBatches = 4;
+constexpr int kMostSmallMicroBatches = 256;  // of one sequence, in a step
 
 std::vector<int> divisors(int number) {
   std::vector<int> result;
@@ -208,6 +209,21 @@ SearchSpace default_space(const Scenario& scenario) {
   space.weight_buffers = {2, 4};
   space.activation_slots = {3};
   space.gradient_slots = {2};
+  return space;
+}
+
+SearchSpace compact_space(const Scenario& scenario) {
+  SearchSpace space = default_space(scenario);
+  space.micro_batches = {scenario.micro_batch};
+  if (scenario.micro_batch > 1 && scenario.sequences <= kMostSmallMicroBatches) space.micro_batches.push_back(1);
+  // Chunks of the scenario's, or small ones.
+  if (space.chunkings.size() > 1) space.chunkings = {{1024, scenario.policy.numerics.chunking.loss_tokens}};
+  space.keeps = {{Keep::input, 1}, {Keep::input, 2}, {Keep::input, 4}, {Keep::input, 8}};
+  space.most_groups = 2;
+  space.weight_buffers = {1};
+  space.activation_slots = {1};
+  space.gradient_slots = {1};
+  space.residency_points = 2;
   return space;
 }
 

@@ -46,6 +46,9 @@ struct SearchSpace {
 /// What `search` looks through by default for this scenario.
 SearchSpace default_space(const Scenario& scenario);
 
+/// The choices that need least memory: whether anything fits at all.
+SearchSpace compact_space(const Scenario& scenario);
+
 /// All shapes, in a fixed order. Combinations that contradict each other, and those that another one dominates for
 /// certain (slots of a ring that does not exist), are left out.
 std::vector<Candidate> shapes(const SearchSpace& space, const Scenario& scenario);

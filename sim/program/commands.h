@@ -23,10 +23,13 @@ TomlDocument load_scenario_document(const ScenarioChoice& choice);
 
 struct FitOptions {
   ScenarioChoice scenario;
+  bool max = false;
   bool json = false;
 };
 /// Bytes per tier and phase. Exit 3, the table written all the same, if they exceed a tier.
 int fit(const FitOptions& options);
+/// `max`: the largest model, the longest context, the most tokens per step under each policy.
+int fit_max(const FitOptions& options);
 
 struct SimulateCommandOptions {
   ScenarioChoice scenario;
