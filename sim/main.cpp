@@ -131,6 +131,33 @@ void add_sweep(CLI::App& program, SweepOptions& options, Chosen& chosen) {
   command->callback([&] { chosen = [&] { return sweep(options); }; });
 }
 
+void add_shop(CLI::App& program, ShopOptions& options, Chosen& chosen) {
+  CLI::App* command = add_command(
+      program, "shop", "Say which machine to buy",
+      "Examples:\n"
+      "  penstock-sim shop --model scenarios/models/qwen2.5-7b.json --tokens-per-second 5000\n"
+      "  penstock-sim shop --model scenarios/models/qwen2.5-7b.json --budget 6000 --catalogue my/machines.toml\n"
+      "Prices are those of the catalogue; edit it. Exits with 3 if no machine will do, and says what binds.\n",
+      options.json);
+  options.catalogue = std::filesystem::is_directory("scenarios")
+                          ? std::filesystem::path("scenarios/prices/machines.toml")
+                          : std::filesystem::path(PENSTOCK_CATALOGUE "/prices/machines.toml");
+  command->add_option("--model", options.model, "Hugging Face config.json")->type_name("FILE")->required();
+  command->add_option("--tokens-per-second", options.tokens_per_second, "the cheapest machine that gives so many");
+  command->add_option("--budget", options.budget, "the fastest machine for so many euros");
+  command->add_option("--catalogue", options.catalogue, "machines and prices")
+      ->type_name("FILE")
+      ->capture_default_str();
+  command->add_option("--sequence-length", options.sequence_length, "tokens per sequence")
+      ->check(CLI::Range(1, 1 << 24))
+      ->capture_default_str();
+  command->add_option("--sequences", options.sequences, "per optimizer step")
+      ->check(CLI::Range(1, 1'000'000))
+      ->capture_default_str();
+  command->add_option("--threads", options.threads, "0 = all cores")->check(CLI::Range(0, 4096));
+  command->callback([&] { chosen = [&] { return shop(options); }; });
+}
+
 void add_check(CLI::App& program, CheckOptions& options, Chosen& chosen) {
   CLI::App* command =
       add_command(program, "check", "Prove a schedule file: no deadlock, no race, within capacity, complete",
@@ -203,6 +230,7 @@ int run(int argc, char** argv) {
   PlanOptions plan_options;
   SearchCommandOptions search_options;
   SweepOptions sweep_options;
+  ShopOptions shop_options;
   CheckOptions check_options;
   CompareOptions compare_options;
   ValidateOptions validate_options;
@@ -213,6 +241,7 @@ int run(int argc, char** argv) {
   add_plan(program, plan_options, chosen);
   add_search(program, search_options, chosen);
   add_sweep(program, sweep_options, chosen);
+  add_shop(program, shop_options, chosen);
   add_check(program, check_options, chosen);
   add_compare(program, compare_options, chosen);
   add_validate(program, validate_options, chosen);
@@ -227,7 +256,8 @@ int run(int argc, char** argv) {
   }
   if (!chosen)
     throw penstock::InputError(
-        "which command? fit, simulate, plan, check, compare, validate or list; `penstock-sim --help` has examples");
+        "which command? fit, simulate, plan, search, sweep, shop, check, compare, validate or list; `penstock-sim "
+        "--help` has examples");
   const int code = chosen();
   if (std::fflush(stdout) != 0 || std::ferror(stdout)) throw std::runtime_error("standard output cannot be written");
   return code;

@@ -2,7 +2,9 @@
 // JSON with `json`) and returns an exit code of shared/error.h. Errors are thrown, before anything is written.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -70,6 +72,18 @@ struct SweepOptions {
 };
 /// One prediction for every combination; rows that do not fit, or contradict themselves, say so.
 int sweep(const SweepOptions& options);
+
+struct ShopOptions {
+  std::filesystem::path model;  // config.json
+  std::filesystem::path catalogue;
+  std::optional<double> tokens_per_second, budget;  // one of them; euros
+  std::int64_t sequence_length = 1024;
+  int sequences = 160;
+  int threads = 0;
+  bool json = false;
+};
+/// The cheapest machine that is fast enough, or the fastest for the money. Exit 3, with what binds, if there is none.
+int shop(const ShopOptions& options);
 
 struct CheckOptions {
   std::filesystem::path schedule;

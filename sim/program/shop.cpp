@@ -1,0 +1,257 @@
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "shared/compare/table.h"
+#include "shared/error.h"
+#include "shared/model/config_json.h"
+#include "shared/model/kernels.h"
+#include "shared/units.h"
+#include "sim/cost/rates.h"
+#include "sim/planner/catalogue.h"
+#include "sim/planner/search.h"
+#include "sim/program/choice.h"
+#include "sim/program/commands.h"
+#include "sim/program/memory_text.h"
+#include "sim/program/plan_text.h"
+
+namespace penstock::sim {
+namespace {
+
+using nlohmann::ordered_json;
+
+/// The largest error of a step predicted from a hardware file alone, over the published rows whose scenarios lack
+/// nothing (docs/validation.md, "Published measurements": `penstock-sim validate scenarios/published`, 26.90 %).
+constexpr double kHardwareFileError = 0.27;
+
+/// What a machine does with the model.
+struct Verdict {
+  std::string name;
+  Price price;
+  bool fits = false;
+  double tokens_per_second = 0;
+  double bound_tokens_per_second = 0;  // at the matmul rate
+  std::string plan, shortage;
+
+  double sure() const { return tokens_per_second * (1 - kHardwareFileError); }
+};
+
+class Shop {
+ public:
+  explicit Shop(const ShopOptions& options) : options_(options) {
+    scenario_.path = options.model;
+    scenario_.name = options.model.stem().string();
+    scenario_.model = make_model(read_model_config(options.model));
+    scenario_.sequence_length = options.sequence_length;
+    scenario_.sequences = options.sequences;
+    scenario_.policy = preset_parameters("penstock");
+  }
+
+  Verdict judge(const std::string& name, const Price& price, const Machine& machine) {
+    const StatusLine status(fmt::format("planning for {}", name));
+    Scenario scenario = scenario_;
+    scenario.machine = machine;
+    scenario.micro_batch = middle_divisor(scenario.sequences);
+    Verdict verdict{name, price, false, 0, bound(scenario), {}, {}};
+    SearchOptions options;
+    options.tolerance = 0.003;
+    options.front = false;
+    options.most_ops = 4'000'000;
+    options.threads = options_.threads;
+    const SearchResult result = search(scenario, default_space(scenario), options);
+    if (result.best.empty()) {
+      verdict.shortage = shortage_text(result.shortage.arenas, machine);
+      return verdict;
+    }
+    const Evaluated& best = result.best.front();
+    verdict.fits = true;
+    verdict.tokens_per_second = tokens(scenario) / best.step_seconds;
+    verdict.plan = candidate_text(best.candidate);
+    return verdict;
+  }
+
+ private:
+  static double tokens(const Scenario& scenario) {
+    return static_cast<double>(scenario.sequence_length) * scenario.sequences;
+  }
+
+  double bound(const Scenario& scenario) const {
+    const BatchShape whole{scenario.sequences, scenario.sequence_length};
+    return tokens(scenario) * best_matmul_rate(scenario.machine.gpu) / model_flops(scenario.model, whole);
+  }
+
+  /// A micro-batch to start from.
+  static int middle_divisor(int sequences) {
+    int best = 1;
+    for (int i = 1; i <= std::min(sequences, 16); ++i)
+      if (sequences % i == 0) best = i;
+    return best;
+  }
+
+  const ShopOptions& options_;
+  Scenario scenario_;
+};
+
+/// An upgrade of the chosen machine, and what it gains.
+struct NextEuro {
+  Upgrade upgrade;
+  Verdict verdict;
+  double gain = 0;  // tokens/s
+};
+
+std::vector<NextEuro> next_euros(Shop& shop, const Catalogue& catalogue, const Offer& offer, const Verdict& now) {
+  std::vector<NextEuro> result;
+  for (const Upgrade& upgrade : catalogue.upgrades) {
+    Verdict then = shop.judge(offer.name + " + " + upgrade.name, upgrade.price, upgraded(offer.machine, upgrade));
+    // The schedule of before still runs, no slower; the search may miss that by its tolerance.
+    then.tokens_per_second = std::max(then.tokens_per_second, now.tokens_per_second);
+    result.push_back({upgrade, then, then.tokens_per_second - now.tokens_per_second});
+  }
+  std::stable_sort(result.begin(), result.end(), [](const NextEuro& a, const NextEuro& b) {
+    return a.gain / std::max(1.0, a.upgrade.price.euros) > b.gain / std::max(1.0, b.upgrade.price.euros);
+  });
+  return result;
+}
+
+std::string euros(const Price& price) { return fmt::format("{:.0f}{}", price.euros, price.assumed ? "*" : ""); }
+
+std::string verdicts_text(const std::vector<Verdict>& verdicts) {
+  std::vector<std::vector<std::string>> rows{{"machine", "EUR", "tokens/s", "at least", "tokens/s per 1000 EUR"}};
+  for (const Verdict& verdict : verdicts) {
+    if (verdict.fits)
+      rows.push_back({verdict.name, euros(verdict.price), fmt::format("{:.0f}", verdict.tokens_per_second),
+                      fmt::format("{:.0f}", verdict.sure()),
+                      fmt::format("{:.0f}", verdict.tokens_per_second / std::max(1.0, verdict.price.euros) * 1000)});
+    else
+      rows.push_back({verdict.name, euros(verdict.price), "no room", "", ""});
+  }
+  return table_text(rows);
+}
+
+ordered_json verdict_json(const Verdict& verdict) {
+  ordered_json json = {{"machine", verdict.name},
+                       {"euros", verdict.price.euros},
+                       {"price_source", verdict.price.source},
+                       {"price_date", verdict.price.date},
+                       {"price_assumed", verdict.price.assumed},
+                       {"fits", verdict.fits}};
+  if (verdict.fits) {
+    json["tokens_per_second"] = verdict.tokens_per_second;
+    json["tokens_per_second_at_least"] = verdict.sure();
+    json["plan"] = verdict.plan;
+  } else {
+    json["shortage"] = verdict.shortage;
+  }
+  json["bound_tokens_per_second"] = verdict.bound_tokens_per_second;
+  return json;
+}
+
+/// Index of the machine that the wish is for; none if no machine grants it.
+std::optional<std::size_t> choose(const ShopOptions& options, const std::vector<Verdict>& verdicts) {
+  std::optional<std::size_t> chosen;
+  for (std::size_t i = 0; i < verdicts.size(); ++i) {
+    const Verdict& verdict = verdicts[i];
+    if (!verdict.fits) continue;
+    if (options.budget) {
+      if (verdict.price.euros > *options.budget) continue;
+      if (!chosen || verdict.tokens_per_second > verdicts[*chosen].tokens_per_second) chosen = i;
+    } else if (!chosen && verdict.sure() >= *options.tokens_per_second) {
+      chosen = i;  // offers are in the order of their price
+    }
+  }
+  return chosen;
+}
+
+/// What stands in the way.
+[[noreturn]] void refuse(const ShopOptions& options, const std::vector<Verdict>& verdicts) {
+  const std::string model = options.model.stem().string();
+  if (options.budget) {
+    const Verdict& cheapest = verdicts.front();
+    if (cheapest.price.euros > *options.budget)
+      throw DoesNotFit(
+          fmt::format("{}: {:.0f} EUR buy no machine of the catalogue; the cheapest, {}, costs {:.0f}: what "
+                      "binds is the budget",
+                      model, *options.budget, cheapest.name, cheapest.price.euros));
+    const Verdict* best = &cheapest;
+    for (const Verdict& verdict : verdicts)
+      if (verdict.price.euros <= *options.budget) best = &verdict;
+    throw DoesNotFit(fmt::format("{}: no machine for {:.0f} EUR holds it: what binds is memory. {}: {}", model,
+                                 *options.budget, best->name, best->shortage));
+  }
+  const auto slower = [](const Verdict& a, const Verdict& b) { return a.tokens_per_second < b.tokens_per_second; };
+  const Verdict& fastest = *std::max_element(verdicts.begin(), verdicts.end(), slower);
+  if (!fastest.fits)
+    throw DoesNotFit(fmt::format("{}: no machine of the catalogue holds it: what binds is memory. {}: {}", model,
+                                 verdicts.back().name, verdicts.back().shortage));
+  const bool physics = fastest.bound_tokens_per_second < *options.tokens_per_second;
+  throw DoesNotFit(fmt::format(
+      "{}: no machine of the catalogue gives {:.0f} tokens/s for certain. The fastest, {}, is predicted at {:.0f}, at "
+      "least "
+      "{:.0f} with the error of a hardware file; {}",
+      model, *options.tokens_per_second, fastest.name, fastest.tokens_per_second, fastest.sure(),
+      physics ? fmt::format("what binds is its matmul rate, at which no schedule at all exceeds {:.0f} tokens/s",
+                            fastest.bound_tokens_per_second)
+              : fmt::format("its matmul rate alone would allow {:.0f} tokens/s", fastest.bound_tokens_per_second)));
+}
+
+std::string next_text(const std::vector<NextEuro>& next, const Verdict& now) {
+  std::vector<std::vector<std::string>> rows{{"what the next euro buys", "EUR", "tokens/s", "gain", "per 1000 EUR"}};
+  for (const NextEuro& one : next)
+    rows.push_back({"  " + one.upgrade.name, euros(one.upgrade.price),
+                    fmt::format("{:.0f}", one.verdict.tokens_per_second),
+                    percent_text(one.gain / now.tokens_per_second),
+                    fmt::format("{:+.1f}", one.gain / std::max(1.0, one.upgrade.price.euros) * 1000)});
+  return table_text(rows);
+}
+
+void check_wish(const ShopOptions& options) {
+  if (options.budget.has_value() == options.tokens_per_second.has_value())
+    throw InputError("shop: give either --tokens-per-second or --budget");
+  const double wish = options.budget ? *options.budget : *options.tokens_per_second;
+  if (!std::isfinite(wish) || wish < 0) throw InputError(fmt::format("shop: {} is no amount", wish));
+}
+
+}  // namespace
+
+int shop(const ShopOptions& options) {
+  check_wish(options);
+  const Catalogue catalogue = read_catalogue(options.catalogue);
+  Shop shop(options);
+  std::vector<Verdict> verdicts;
+  for (const Offer& offer : catalogue.offers) verdicts.push_back(shop.judge(offer.name, offer.price, offer.machine));
+  const std::optional<std::size_t> chosen = choose(options, verdicts);
+  if (!chosen) refuse(options, verdicts);
+  const Verdict& best = verdicts[*chosen];
+  const std::vector<NextEuro> next = next_euros(shop, catalogue, catalogue.offers[*chosen], best);
+  if (options.json) {
+    ordered_json machines = ordered_json::array(), upgrades = ordered_json::array();
+    for (const Verdict& verdict : verdicts) machines.push_back(verdict_json(verdict));
+    for (const NextEuro& one : next) {
+      ordered_json upgrade = verdict_json(one.verdict);
+      upgrade["gain_tokens_per_second"] = one.gain;
+      upgrades.push_back(upgrade);
+    }
+    fmt::print("{}", json_text({{"format", "penstock-shop/1"},
+                                {"model", options.model.stem().string()},
+                                {"error_share", kHardwareFileError},
+                                {"choice", best.name},
+                                {"machines", machines},
+                                {"upgrades", upgrades}}));
+    return kExitDone;
+  }
+  fmt::print("{}, {} sequences of {} tokens per step, exact AdamW; the planner's schedule on each machine\n\n{}\n",
+             options.model.stem().string(), options.sequences, options.sequence_length, verdicts_text(verdicts));
+  fmt::print("{}: {} for {} EUR\n  {}\n\n{}", options.budget ? "fastest for the money" : "cheapest that does it",
+             best.name, euros(best.price), best.plan, next_text(next, best));
+  fmt::print(
+      "\n\"at least\" is {:.0f} % less: so far off is a step predicted from a hardware file at most, over published "
+      "measurements.\n* assumed price; prices, their sources and dates are in {}. NVMe is used by no schedule yet.\n",
+      100 * kHardwareFileError, options.catalogue.string());
+  return kExitDone;
+}
+
+}  // namespace penstock::sim
