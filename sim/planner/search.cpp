@@ -415,19 +415,22 @@ Feasibility feasible(const Scenario& scenario, const SearchSpace& space, int thr
   Evaluator evaluator(scenario, options);
   const TierCapacities tiers{scenario.machine.gpu.hbm_bytes, scenario.machine.dram_bytes};
   const std::vector<Candidate> all = shapes(space, scenario);
-  std::vector<Expansion> expansions(all.size());
-  evaluator.parallel(all.size(), [&](std::size_t i, PolicyInput& input) {
-    expansions[i] = Residencies(evaluator, all[i], space, tiers, scenario.model.layer_count() - 2, input).expand();
-  });
   Feasibility result;
   bool any = false;
-  for (const Expansion& expansion : expansions) {
-    if (!expansion.fitting.empty())
-      return {true, {expansion.fitting.front().candidate, expansion.fitting.front().arenas}};
-    if (expansion.closest.empty()) continue;
-    const Shortage& shortage = expansion.closest.front();
-    if (!any || missing(shortage.arenas, tiers) < missing(result.closest.arenas, tiers)) result.closest = shortage;
-    any = true;
+  for (std::size_t begin = 0; begin < all.size(); begin += kBatch) {
+    std::vector<Expansion> expansions(std::min(kBatch, all.size() - begin));
+    evaluator.parallel(expansions.size(), [&](std::size_t i, PolicyInput& input) {
+      expansions[i] =
+          Residencies(evaluator, all[begin + i], space, tiers, scenario.model.layer_count() - 2, input).expand();
+    });
+    for (const Expansion& expansion : expansions) {
+      if (!expansion.fitting.empty())
+        return {true, {expansion.fitting.front().candidate, expansion.fitting.front().arenas}};
+      if (expansion.closest.empty()) continue;
+      const Shortage& shortage = expansion.closest.front();
+      if (!any || missing(shortage.arenas, tiers) < missing(result.closest.arenas, tiers)) result.closest = shortage;
+      any = true;
+    }
   }
   return result;
 }

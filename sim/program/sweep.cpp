@@ -101,7 +101,8 @@ void predict(const Scenario& scenario, Row& row) {
 
 void evaluate(const SweepOptions& options, const std::vector<Axis>& axes, Row& row) {
   ScenarioChoice choice = options.scenario;
-  for (std::size_t i = 0; i < axes.size(); ++i) choice.overrides.push_back(fmt::format("{}={}", axes[i].key, row.values[i]));
+  for (std::size_t i = 0; i < axes.size(); ++i)
+    choice.overrides.push_back(fmt::format("{}={}", axes[i].key, row.values[i]));
   Scenario scenario = load_scenario(choice);
   if (options.search) {
     SearchOptions search_options;
@@ -130,10 +131,11 @@ std::vector<std::string> cells(const Row& row, bool units) {
   const auto size = [&](std::int64_t bytes) {
     return units ? format_bytes_gib(static_cast<double>(bytes)) : fmt::format("{}", bytes);
   };
-  result.push_back(units ? format_seconds(row.step_seconds) : fmt::format("{}", row.step_seconds));
-  result.push_back(units ? fmt::format("{:.1f}", row.tokens_per_second) : fmt::format("{}", row.tokens_per_second));
-  result.push_back(units ? format_flops(row.model_flops_per_second) : fmt::format("{}", row.model_flops_per_second));
-  result.push_back(units ? fmt::format("{:.1f} %", 100 * row.busy) : fmt::format("{}", row.busy));
+  result.push_back(units ? format_seconds(row.step_seconds) : fmt::format("{:.9g}", row.step_seconds));
+  result.push_back(units ? fmt::format("{:.1f}", row.tokens_per_second) : fmt::format("{:.9g}", row.tokens_per_second));
+  result.push_back(units ? format_flops(row.model_flops_per_second)
+                         : fmt::format("{:.9g}", row.model_flops_per_second));
+  result.push_back(units ? fmt::format("{:.1f} %", 100 * row.busy) : fmt::format("{:.6g}", row.busy));
   result.push_back(row.binding);
   result.push_back(size(row.arenas.hbm));
   result.push_back(size(row.arenas.dram));
