@@ -169,10 +169,11 @@ class Search {
     evaluator_.allow(options_.most_ops * 3 / 5);
     if (options_.presets) evaluate_presets();
     scan(tiers_, options_.tolerance);
-    const bool complete = !evaluator_.exhausted();
+    const double open = evaluator_.exhausted() ? open_bound_ : kInfinity;
     evaluator_.allow(options_.most_ops / 5);
     if (options_.refine && !ranking_.empty()) refine();
-    result_.complete = complete && !evaluator_.stopped();
+    result_.complete = open >= best_seconds() * (1 - options_.tolerance) && !evaluator_.stopped();
+    if (!result_.complete && open < kInfinity) result_.open_bound_seconds = open;
     if (!ranking_.empty()) result_.best = {chosen()};
     if (options_.front && !ranking_.empty()) find_fronts();
     result_.evaluated = evaluator_.evaluated();
@@ -268,6 +269,7 @@ class Search {
         expansions[i] = expand(shapes_[begin + i], tiers, input);
       });
       evaluate_round(expansions, tiers, tolerance);
+      if (evaluator_.exhausted() && end < shapes_.size()) open_bound_ = std::min(open_bound_, shape_bounds_[end]);
     }
   }
 
@@ -301,8 +303,7 @@ class Search {
       const std::vector<Evaluated> done = evaluator_.evaluate(batch);
       for (const Evaluated& entry : done) take(entry);
       if (done.size() < batch.size()) {  // the budget is spent
-        const double open = batch[done.size()].bound_seconds;
-        if (result_.open_bound_seconds == 0 || open < result_.open_bound_seconds) result_.open_bound_seconds = open;
+        open_bound_ = std::min(open_bound_, batch[done.size()].bound_seconds);
         return;
       }
     }
@@ -403,6 +404,7 @@ class Search {
   std::vector<Candidate> shapes_;
   std::vector<double> shape_bounds_;
   std::vector<Evaluated> ranking_;
+  double open_bound_ = kInfinity;  // of what a spent budget left out
   bool has_shortage_ = false;
   SearchResult result_;
 };

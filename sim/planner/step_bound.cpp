@@ -21,6 +21,7 @@ class BoundCounter {
   BoundCounter(const Plan& plan, const Machine& machine) : plan_(plan), machine_(machine) {}
 
   StepBound count() {
+    count_phases();
     // Every group makes the same visits; together they see each micro-batch once.
     for (const Visit& visit : plan_.visits)
       if (visit.group == 0) count_visit(visit);
@@ -34,17 +35,67 @@ class BoundCounter {
   double m() const { return static_cast<double>(plan_.micro_batches); }
   bool on_host() const { return plan_.parameters.numerics.sum_on_host; }
 
+  std::int64_t gradient_element_bytes() const {
+    const Numerics& numerics = plan_.parameters.numerics;
+    return element_bytes(on_host() ? numerics.gradient_link : numerics.gradient_sum);
+  }
+
   double template_seconds(LayerKind kind, Pass pass, bool writes_output, bool accumulates) {
     const auto key = std::tuple{kind, pass, writes_output, accumulates};
     const auto found = seconds_.find(key);
     if (found != seconds_.end()) return found->second;
-    const Numerics& numerics = plan_.parameters.numerics;
-    const std::int64_t gradient = element_bytes(on_host() ? numerics.gradient_link : numerics.gradient_sum);
     double seconds = 0;
-    for (const Kernel& kernel :
-         template_kernels(plan_.model, kind, pass, plan_.batch, plan_.layout, writes_output, accumulates, gradient))
+    for (const Kernel& kernel : template_kernels(plan_.model, kind, pass, plan_.batch, plan_.layout, writes_output,
+                                                 accumulates, gradient_element_bytes()))
       seconds += static_cast<double>(kernel.count) * kernel_seconds(machine_.gpu, kernel).sustained;
     return seconds_[key] = seconds;
+  }
+
+  struct Seconds {
+    double burst = 0, extra = 0;  // at duty d: burst + d x extra
+    double at(double duty) const { return burst + duty * extra; }
+  };
+
+  /// The cheaper of overwriting gradients and adding to them.
+  Seconds least_seconds(LayerKind kind, Pass pass, bool writes_output) const {
+    Seconds least;
+    for (const bool accumulates : {false, true}) {
+      Seconds seconds;
+      for (const Kernel& kernel : template_kernels(plan_.model, kind, pass, plan_.batch, plan_.layout, writes_output,
+                                                   accumulates, gradient_element_bytes())) {
+        const KernelSeconds one = kernel_seconds(machine_.gpu, kernel);
+        seconds.burst += static_cast<double>(kernel.count) * std::min(one.burst, one.sustained);
+        seconds.extra += static_cast<double>(kernel.count) * std::max(0.0, one.sustained - one.burst);
+      }
+      if (!accumulates || seconds.at(1) < least.at(1)) least = seconds;
+    }
+    return least;
+  }
+
+  /// What one micro-batch computes in the decoder layers of each phase, and outside of both.
+  void count_phases() {
+    const auto add = [](Seconds& sum, const Seconds& part) {
+      sum.burst += part.burst;
+      sum.extra += part.extra;
+    };
+    std::map<std::tuple<LayerKind, Pass, bool>, Seconds> known;
+    const auto seconds = [&](const Visit& visit, Pass pass) {
+      const auto key = std::tuple{plan_.kind(visit.layer), pass, visit.writes_output};
+      const auto [found, is_new] = known.try_emplace(key);
+      if (is_new) found->second = least_seconds(plan_.kind(visit.layer), pass, visit.writes_output);
+      return found->second;
+    };
+    for (const Visit& visit : plan_.visits) {
+      if (visit.group != 0) break;
+      switch (visit.kind) {
+        case VisitKind::forward: add(visit.layer > 0 ? forward_ : outside_, seconds(visit, Pass::forward)); break;
+        case VisitKind::loss: add(outside_, seconds(visit, Pass::loss)); break;
+        case VisitKind::recompute: add(backward_, seconds(visit, Pass::recompute)); break;
+        case VisitKind::redo_backward: add(backward_, seconds(visit, Pass::recompute)); [[fallthrough]];
+        case VisitKind::backward: add(backward_, seconds(visit, Pass::backward)); break;
+        case VisitKind::embedding_backward: add(outside_, seconds(visit, Pass::backward)); break;
+      }
+    }
   }
 
   void count_visit(const Visit& visit) {
@@ -170,6 +221,48 @@ class BoundCounter {
     return bytes / (machine_.gpu.hbm_bytes_per_second * machine_.gpu.elementwise_efficiency);
   }
 
+  /// Bytes of weights that a phase of every group must load: all that its ring did not hold before.
+  double loads_of_phase() const {
+    int streamed = 0;
+    for (int layer = 1; layer < plan_.head; ++layer) streamed += plan_.weights_resident(layer) ? 0 : 1;
+    return static_cast<double>(std::max(0, streamed - plan_.parameters.weight_buffers)) *
+           static_cast<double>(plan_.weight_bytes(1));
+  }
+
+  /// One after the other, each phase at its own slowest part. Forward may run ahead of what leaves by the slots of the
+  /// ring, what comes back may run ahead of backward likewise.
+  double phases_seconds(double duty, double up_rate, double down_rate) const {
+    const PolicyParameters& p = plan_.parameters;
+    const bool travels = p.activations == TierKind::dram;
+    const double decoders = static_cast<double>(plan_.head - 1);
+    const double per_use =
+        static_cast<double>(plan_.kept) +
+        (p.checkpoint_every == 1 ? static_cast<double>(plan_.boundary) : 0.0);  // of blocks: kept alone
+    const double loads = loads_of_phase();
+    double seconds = m() * outside_.at(duty);
+    for (const Group& group : plan_.groups) {
+      const double count = static_cast<double>(group.count);
+      const double ahead = p.activation_slots + (plan_.kept > 0 ? 1 : count + 1);
+      const double bytes = travels ? std::max(0.0, decoders * count - ahead) * per_use : 0;
+      seconds += std::max({count * forward_.at(duty), bytes / down_rate, loads / up_rate});
+      seconds += std::max(count * backward_.at(duty), (bytes + loads) / up_rate);
+    }
+    return seconds;
+  }
+
+  /// The step T must be no less than its phases at the duty that T implies: busy = burst + busy / T x extra.
+  double phases_bound(double up_rate, double down_rate) const {
+    const double burst = m() * (outside_.burst + forward_.burst + backward_.burst);
+    const double extra = m() * (outside_.extra + forward_.extra + backward_.extra);
+    const auto duty = [&](double step) { return step > burst + extra ? burst / (step - extra) : 1.0; };
+    double high = phases_seconds(1, up_rate, down_rate), low = phases_seconds(0, up_rate, down_rate);
+    for (int i = 0; i < 24 && high - low > 1e-6 * high; ++i) {
+      const double middle = (low + high) / 2;
+      (phases_seconds(duty(middle), up_rate, down_rate) > middle ? low : high) = middle;
+    }
+    return low;
+  }
+
   StepBound result() {
     const Capacities capacities = machine_capacities(machine_, 2 * plan_.optimizer_threads);
     const ResourceVector most = capacities.largest();
@@ -179,6 +272,7 @@ class BoundCounter {
       up_duplex = std::max(up_duplex, both[kLinkH2d]);
       down_duplex = std::max(down_duplex, both[kLinkD2h]);
     }
+    bound_.phases = phases_bound(most[kLinkH2d], most[kLinkD2h]);
     bound_.h2d = up_ / most[kLinkH2d];
     bound_.d2h = down_ / most[kLinkD2h];
     if (plan_.parameters.copy_lanes == CopyLanes::shared) {
@@ -197,12 +291,13 @@ class BoundCounter {
   const Machine& machine_;
   std::map<std::tuple<LayerKind, Pass, bool, bool>, double> seconds_;
   StepBound bound_;
+  Seconds forward_, backward_, outside_;
   double up_ = 0, down_ = 0, host_sum_bytes_ = 0, dram_bytes_ = 0;
 };
 
 }  // namespace
 
-double StepBound::seconds() const { return std::max({compute, h2d, d2h, link, cpu, dram}); }
+double StepBound::seconds() const { return std::max({compute, h2d, d2h, link, cpu, dram, phases}); }
 
 const char* StepBound::binding() const {
   const double most = seconds();
@@ -211,6 +306,7 @@ const char* StepBound::binding() const {
   if (dram == most) return "dram";
   if (h2d == most) return "link h2d";
   if (d2h == most) return "link d2h";
+  if (phases == most) return "link, within a phase";
   return "link, both directions";
 }
 

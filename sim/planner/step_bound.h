@@ -7,6 +7,9 @@
 //   h2d, d2h bytes of each direction / the link's rate; of the weights only what a ring of weight_buffers slots cannot
 //            avoid: a pass over n layers finds at most so many of them there
 //   link     both together: while both run each gets the duplex rate, so that at least the shorter one runs at it
+//   phases   forward and backward of each group one after the other: what leaves in forward leaves no later than the
+//   ring
+//            of slots allows, what backward needs comes no earlier, with the weights that were not there yet
 //   cpu      AdamW on the host, sums on the host, each on its lane
 //   dram     all of the traffic of copies and host ops / DRAM's capacity
 #pragma once
@@ -17,7 +20,7 @@
 namespace penstock::sim {
 
 struct StepBound {
-  double compute = 0, h2d = 0, d2h = 0, link = 0, cpu = 0, dram = 0;  // seconds
+  double compute = 0, h2d = 0, d2h = 0, link = 0, cpu = 0, dram = 0, phases = 0;  // seconds
 
   double seconds() const;
   /// The term that decides: "compute", "link h2d", ...
