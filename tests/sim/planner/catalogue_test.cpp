@@ -1,0 +1,81 @@
+#include "sim/planner/catalogue.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "shared/error.h"
+#include "sim/planner/parallel.h"
+#include "tests/shared/temporary_folder.h"
+#include "tests/sim/planner/small_scenario.h"
+
+namespace penstock::sim {
+namespace {
+
+const std::filesystem::path kScenarios = std::filesystem::path(PENSTOCK_SOURCE_DIR) / "scenarios";
+
+std::string error_of(const std::string& text) {
+  const TemporaryFolder folder;
+  const std::filesystem::path file = folder.path() / "machines.toml";
+  std::ofstream(file) << text;
+  try {
+    read_catalogue(file);
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+std::string machine(const std::string& rest) {
+  return "[machine.m]\nhardware = \"" + (kScenarios / "hardware/rtx4090.toml").string() + "\"\n" + rest;
+}
+
+TEST(Catalogue, ReadsTheOneThatIsShipped) {
+  const Catalogue catalogue = read_catalogue(kScenarios / "prices/machines.toml");
+  ASSERT_GE(catalogue.offers.size(), 5u);
+  for (std::size_t i = 1; i < catalogue.offers.size(); ++i)
+    EXPECT_GE(catalogue.offers[i].price.euros, catalogue.offers[i - 1].price.euros);
+  EXPECT_EQ(catalogue.offers.front().machine.dram_bytes, 64'000'000'000);  // not the 128 GiB of its hardware file
+  for (const Offer& offer : catalogue.offers) EXPECT_FALSE(offer.price.source.empty());
+}
+
+TEST(Catalogue, APriceNeedsItsSourceAndDate) {
+  EXPECT_NE(error_of(machine("price = 1000\n")).find("source"), std::string::npos);
+  EXPECT_NE(error_of(machine("price = 1000\nsource = \"shop\"\n")).find("date"), std::string::npos);
+  EXPECT_NE(error_of(machine("price = -1\nsource = \"shop\"\ndate = \"today\"\n")).find("price"), std::string::npos);
+  EXPECT_NE(error_of(machine("price = 1\nsource = \"s\"\ndate = \"d\"\ncolour = \"red\"\n")).find("colour"),
+            std::string::npos);
+  EXPECT_NE(error_of("").find("has no table [machine.NAME]"), std::string::npos);
+  EXPECT_NE(error_of("[upgrade.u]\nlink = 0.5\nprice = 1\nsource = \"s\"\ndate = \"d\"\n").find("link"),
+            std::string::npos);
+}
+
+TEST(Catalogue, AnUpgradeChangesWhatItSays) {
+  Upgrade upgrade;
+  upgrade.dram_bytes = 1000;
+  upgrade.link_factor = 2;
+  const Machine before = test::small_machine(), after = upgraded(before, upgrade);
+  EXPECT_EQ(after.dram_bytes, before.dram_bytes + 1000);
+  EXPECT_EQ(after.link.h2d.bytes_per_second, 2 * before.link.h2d.bytes_per_second);
+  EXPECT_EQ(after.link.duplex_d2h_bytes_per_second, 2 * before.link.duplex_d2h_bytes_per_second);
+  EXPECT_EQ(after.cpu.dram_bytes_per_second, before.cpu.dram_bytes_per_second);
+  EXPECT_EQ(after.gpu.matmul_flops_per_second, before.gpu.matmul_flops_per_second);
+}
+
+TEST(ParallelFor, ThrowsTheFirstErrorByIndexAfterAllHasRun) {
+  std::vector<int> done(50, 0);
+  try {
+    parallel_for(done.size(), 4, [&](std::size_t i, std::size_t) {
+      done[i] = 1;
+      if (i == 7 || i == 31) throw InputError(std::to_string(i));
+    });
+    FAIL() << "nothing was thrown";
+  } catch (const InputError& error) {
+    EXPECT_STREQ(error.what(), "7");
+  }
+  EXPECT_EQ(std::count(done.begin(), done.end(), 1), 50);
+}
+
+}  // namespace
+}  // namespace penstock::sim
