@@ -18,7 +18,7 @@ constexpr std::size_t kStarts = 6;        // of the local search
 constexpr int kMostMoves = 40;            // of each
 constexpr double kFrontTolerance = 0.01;  // of the fronts
 constexpr double kSlowestOfFront = 4;     // times the best step
-constexpr std::size_t kFrontRounds = 6;   // of each, once something fits
+constexpr std::size_t kFrontRounds = 8;   // of each
 constexpr int kFrontLevels = 5;           // capacities that are tried for each
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
@@ -255,7 +255,7 @@ class Search {
   void scan(const TierCapacities& tiers, double tolerance, std::size_t most_rounds = SIZE_MAX) {
     std::size_t rounds = 0;
     for (std::size_t begin = 0; begin < shapes_.size() && !evaluator_.exhausted(); begin += kRound) {
-      if (!ranking_.empty() && ++rounds > most_rounds) return;
+      if (++rounds > most_rounds) return;
       if (most_rounds == SIZE_MAX) report("scan", static_cast<double>(begin) / static_cast<double>(shapes_.size()));
       if (options_.prune && shape_bounds_[begin] >= best_seconds() * (1 - tolerance)) {
         result_.pruned += static_cast<std::int64_t>(shapes_.size() - begin);

@@ -19,7 +19,7 @@ std::string keep_text(const PolicyParameters& p) {
   const char* what = p.keep == Keep::everything        ? "everything kept"
                      : p.keep == Keep::input_attention ? "inputs and attention kept"
                                                        : "inputs kept";
-  std::string text = p.checkpoint_every > 1 ? fmt::format("{} of every {}th layer", what, p.checkpoint_every) : what;
+  std::string text = p.checkpoint_every > 1 ? fmt::format("{} of 1 layer in {}", what, p.checkpoint_every) : what;
   text += fmt::format(" in {}", tier(p.activations));
   if (p.activations == TierKind::dram) text += fmt::format(" ({} slots)", p.activation_slots);
   return text;
@@ -49,7 +49,8 @@ std::string candidate_text(const Candidate& candidate) {
   text += resident_text("states", p.resident_states);
   if (p.resident_weights < 0 || (p.resident_states >= 0 && p.resident_weights > p.resident_states))
     if (p.resident_states >= 0) text += resident_text("weights", p.resident_weights);
-  if (p.resident_weights >= 0 && p.resident_states >= 0) text += fmt::format(", {} weight buffer{}", p.weight_buffers, p.weight_buffers == 1 ? "" : "s");
+  if (p.resident_weights >= 0 && p.resident_states >= 0)
+    text += fmt::format(", {} weight buffer{}", p.weight_buffers, p.weight_buffers == 1 ? "" : "s");
   if (p.resident_states >= 0) text += fmt::format(", gradients wait in {}", tier(p.gradients));
   if (p.group > 0 && p.gradient_sums == TierKind::dram) text += ", sums in DRAM";
   text += ", " + optimizer_text(p);
