@@ -38,7 +38,8 @@ std::string read_text_file(const std::filesystem::path& path, std::int64_t max_b
   if (file.get() < 0) throw InputError(fmt::format("{}: cannot be read: {}", path.string(), std::strerror(errno)));
   struct stat status {};
   if (::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode))
-    throw InputError(fmt::format("{}: is not a regular file", path.string()));
+    throw InputError(fmt::format("{}: is not a regular file{}", path.string(),
+                                 S_ISDIR(status.st_mode) ? " but a folder; name a file in it" : ""));
   if (status.st_size > max_bytes)
     throw InputError(fmt::format("{}: {} bytes, more than the {} that such a file may have", path.string(),
                                  static_cast<std::int64_t>(status.st_size), max_bytes));
@@ -55,7 +56,27 @@ std::string read_text_file(const std::filesystem::path& path, std::int64_t max_b
   return text;
 }
 
+void check_output_file(const std::filesystem::path& path, std::span<const std::filesystem::path> inputs) {
+  namespace fs = std::filesystem;
+  const auto refuse = [&](std::string_view what) {
+    throw InputError(fmt::format("{}: cannot be written: {}", path.empty() ? "\"\"" : path.string(), what));
+  };
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (!path.has_filename() || fs::is_directory(status)) refuse("that names a folder; name a file");
+  // Renaming onto a device would replace the device.
+  if (fs::exists(status) && !fs::is_regular_file(status)) refuse("it exists and is not a regular file");
+  const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
+  if (!fs::is_directory(folder, error)) refuse(fmt::format("there is no folder {}", folder.string()));
+  if (::access(folder.c_str(), W_OK) != 0)
+    refuse(fmt::format("the folder {}: {}", folder.string(), std::strerror(errno)));
+  for (const fs::path& input : inputs)
+    if (!input.empty() && (fs::equivalent(path, input, error) || fs::absolute(path) == fs::absolute(input)))
+      refuse("this command also reads or writes it under another option; name another file");
+}
+
 void write_text_file(const std::filesystem::path& path, std::string_view text) {
+  check_output_file(path);
   const std::string temporary = fmt::format("{}.{}.tmp", path.string(), ::getpid());
   const auto fail = [&](const char* what) {
     const int reason = errno;

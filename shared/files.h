@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -11,8 +12,13 @@ namespace penstock {
 /// Throws InputError if the file is missing, not a regular file, unreadable, or larger than `max_bytes`.
 std::string read_text_file(const std::filesystem::path& path, std::int64_t max_bytes);
 
-/// Whole or not at all: writes a temporary beside `path`, fsyncs, renames. Throws std::runtime_error with the system's
-/// reason (no such folder, disk full); the temporary is removed and an older file stays as it was.
+/// Throws InputError unless a file can be put at `path`: its folder is there and writable, and what is at `path`, if
+/// anything, is a regular file other than `inputs` (empty paths among them do not count). To be asked before the work
+/// whose result goes there.
+void check_output_file(const std::filesystem::path& path, std::span<const std::filesystem::path> inputs = {});
+
+/// Whole or not at all: writes a temporary beside `path`, fsyncs, renames. Throws InputError as `check_output_file`,
+/// std::runtime_error with the system's reason (disk full); the temporary is removed and an older file stays as it was.
 void write_text_file(const std::filesystem::path& path, std::string_view text);
 
 }  // namespace penstock

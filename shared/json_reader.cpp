@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <cmath>
+#include <vector>
 
 #include "shared/error.h"
 #include "shared/files.h"
@@ -37,13 +38,38 @@ bool nests_too_deep(const std::string& text) {
   return false;
 }
 
+/// Finds a key that stands twice in one object, of which the parser would silently take the last.
+struct KeyWatch {
+  bool see(json::parse_event_t event, const json& parsed) {
+    if (event == json::parse_event_t::object_start) keys.emplace_back();
+    if (event == json::parse_event_t::object_end) keys.pop_back();
+    if (event == json::parse_event_t::key && repeated.empty()) {
+      const auto& key = parsed.get_ref<const std::string&>();
+      if (!keys.back().insert(key).second) repeated = key;
+    }
+    return true;
+  }
+  std::vector<std::set<std::string>> keys;  // of the objects that are open
+  std::string repeated;
+};
+
 }  // namespace
 
 json parse_json(const std::string& text, const std::string& place) {
   if (nests_too_deep(text))
     throw InputError(fmt::format("{}: nests more than {} deep; no JSON file read here does", place, kMaxDepth));
+  // The parser takes a zero byte for the end of the text.
+  if (const auto zero = text.find('\0'); zero != std::string::npos)
+    throw InputError(
+        fmt::format("{}: is not JSON: byte {} is zero; the file is damaged or of another kind", place, zero));
   try {
-    return json::parse(text);
+    KeyWatch watch;
+    json value =
+        json::parse(text, [&](int, json::parse_event_t event, json& parsed) { return watch.see(event, parsed); });
+    if (!watch.repeated.empty())
+      throw InputError(fmt::format("{}: the key \"{}\" stands twice in one object; leave one of the two", place,
+                                   watch.repeated.substr(0, 60)));
+    return value;
   } catch (const json::exception& error) {
     // The library's text has line and column behind its own tag "[json.exception.…] ".
     std::string_view what = error.what();

@@ -12,7 +12,7 @@
 
 namespace penstock {
 
-/// Throws InputError with line and column if `text` is not JSON.
+/// Throws InputError with line and column if `text` is not JSON, and if an object has a key twice.
 nlohmann::json parse_json(const std::string& text, const std::string& place);
 nlohmann::json read_json_file(const std::filesystem::path& path, std::int64_t max_bytes);
 

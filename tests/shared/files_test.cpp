@@ -1,0 +1,75 @@
+#include "shared/files.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "shared/error.h"
+#include "tests/shared/temporary_folder.h"
+
+namespace penstock {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string refusal(const fs::path& output, std::span<const fs::path> inputs = {}) {
+  try {
+    check_output_file(output, inputs);
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+std::string content(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+TEST(OutputFiles, GoWhereAFileCanBe) {
+  const TemporaryFolder folder;
+  EXPECT_EQ(refusal(folder.path() / "new.json"), "");
+  EXPECT_EQ(refusal(folder.write("old.json", "x")), "");
+  EXPECT_EQ(refusal("new.json"), "");  // in the folder that one stands in
+}
+
+TEST(OutputFiles, GoNowhereElse) {
+  const TemporaryFolder folder;
+  const fs::path file = folder.write("file", "x");
+  EXPECT_NE(refusal("").find("name a file"), std::string::npos);
+  EXPECT_NE(refusal(folder.path()).find("names a folder"), std::string::npos);
+  EXPECT_NE(refusal(folder.path() / "new/").find("names a folder"), std::string::npos);
+  EXPECT_NE(refusal(folder.path() / "no" / "x.json").find("there is no folder"), std::string::npos);
+  EXPECT_NE(refusal(file / "x.json").find("there is no folder"), std::string::npos);
+  // A rename would put a file where the device was.
+  EXPECT_NE(refusal("/dev/null").find("not a regular file"), std::string::npos);
+}
+
+TEST(OutputFiles, NeverReplaceAnInput) {
+  const TemporaryFolder folder;
+  const fs::path file = folder.write("scenario.toml", "x");
+  fs::create_symlink(file, folder.path() / "link.toml");
+  const std::array<fs::path, 3> inputs{fs::path(), file, folder.path() / "not there yet"};
+  EXPECT_NE(refusal(file, inputs).find("name another file"), std::string::npos);
+  EXPECT_NE(refusal(folder.path() / "link.toml", inputs).find("name another file"), std::string::npos);
+  EXPECT_NE(refusal(folder.path() / "not there yet", inputs).find("name another file"), std::string::npos);
+  EXPECT_EQ(refusal(folder.path() / "other.toml", inputs), "");
+}
+
+TEST(WriteTextFile, LeavesTheOldFileAndNothingBesideIfItFails) {
+  const TemporaryFolder folder;
+  const fs::path file = folder.write("old.json", "old");
+  EXPECT_THROW(write_text_file(file / "x", "new"), InputError);
+  EXPECT_THROW(write_text_file(folder.path(), "new"), InputError);
+  EXPECT_EQ(content(file), "old");
+  write_text_file(file, "new");
+  EXPECT_EQ(content(file), "new");
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder.path()), fs::directory_iterator()), 1);
+}
+
+}  // namespace
+}  // namespace penstock
