@@ -149,10 +149,29 @@ class CheckpointStates : public StateSource {
 
 fs::path without_slash(const fs::path& folder) { return folder.has_filename() ? folder : folder.parent_path(); }
 
+/// Where it is written before it is put in place.
+fs::path partial_of(const fs::path& folder) { return folder.string() + ".partial"; }
+
+/// Replacing a checkpoint removes the folder with all that is in it, so nothing else may be there.
+void require_nothing_else(const fs::path& folder) {
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    const bool unfinished = name.starts_with(std::string(kRun) + ".") && name.ends_with(".tmp");
+    if (name != kWeights && name != kOptimizer && name != kRun && !unfinished)
+      throw InputError(
+          fmt::format("{}: cannot be saved to: {} is no part of a checkpoint and would be lost; name a new folder, or "
+                      "move it away",
+                      folder.string(), entry.path().string()));
+  }
+}
+
 }  // namespace
 
 void check_save_target(const fs::path& given) {
   const fs::path folder = without_slash(given);
+  if (folder.empty() || folder.filename() == "." || folder.filename() == "..")
+    throw InputError(
+        fmt::format("\"{}\": cannot be saved to: a checkpoint replaces its folder; name a new one", given.string()));
   const fs::path parent = folder.has_parent_path() ? folder.parent_path() : fs::path(".");
   if (!fs::is_directory(parent))
     throw InputError(
@@ -160,17 +179,19 @@ void check_save_target(const fs::path& given) {
   if (access(parent.c_str(), W_OK) != 0)
     throw InputError(
         fmt::format("{}: cannot be saved to: the folder {} cannot be written", folder.string(), parent.string()));
+  if (const fs::path partial = partial_of(folder); fs::is_directory(partial)) require_nothing_else(partial);
   if (!fs::exists(folder)) return;
   if (!fs::is_directory(folder) || (!fs::is_empty(folder) && !fs::exists(folder / kRun)))
     throw InputError(
         fmt::format("{}: cannot be saved to: it exists and is not a checkpoint; name a new folder", folder.string()));
+  require_nothing_else(folder);
 }
 
 void save_checkpoint(const fs::path& given, const CheckpointInfo& info, const Schedule& schedule, const Model& model,
                      const StateReader& states) {
   check_save_target(given);
   const fs::path folder = without_slash(given);
-  const PartialFolder partial(folder.string() + ".partial");
+  const PartialFolder partial(partial_of(folder));
   write_weights(partial.path() / kWeights, model, states);
   write_states(partial.path() / kOptimizer, schedule.numerics, model, states);
   const nlohmann::ordered_json run = {{"format", kFormat},

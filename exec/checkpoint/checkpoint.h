@@ -21,8 +21,8 @@ struct CheckpointInfo {
   std::uint64_t seed = 0;
 };
 
-/// Throws InputError if `folder` exists and is neither empty nor a checkpoint, or its parent does not exist: asked
-/// before a run, so that nothing is found out after it.
+/// Throws InputError if `folder` exists and is neither empty nor a checkpoint and nothing else, or its parent does not
+/// exist: asked before a run, so that nothing is found out after it.
 void check_save_target(const std::filesystem::path& folder);
 
 /// Throws std::runtime_error with the system's reason; an older checkpoint then stays as it was.

@@ -99,7 +99,7 @@ TEST(Checkpoint, ANewOneReplacesTheOldOneAndLeavesNothingBeside) {
   SmallRun run(small::input(small::llama(), "penstock"));
   run.training().load(*random_states(3));
   save_checkpoint(place, {1, 7}, run.schedule(), run.model(), run.training().states());
-  folder.write("c.partial/rest of a crash", "x");
+  folder.write("c.partial/model.safetensors", "the rest of a crash");
   save_checkpoint(place, {2, 7}, run.schedule(), run.model(), run.training().states());
   EXPECT_EQ(open_checkpoint(place, run.model()).info.step, 2);
   int entries = 0;
@@ -116,6 +116,21 @@ TEST(Checkpoint, NeverReplacesAFolderThatIsNoCheckpoint) {
             std::string::npos);
   EXPECT_EQ(thrown([&] { check_save_target(folder.path() / "new"); }), "");
   EXPECT_EQ(thrown([&] { check_save_target(folder.path() / "new/"); }), "");
+}
+
+TEST(Checkpoint, NeverRemovesWhatItDidNotWrite) {
+  const TemporaryFolder folder;
+  folder.write("c/run.json", "{}");
+  folder.write("c/notes.txt", "years of work");
+  EXPECT_NE(thrown([&] { check_save_target(folder.path() / "c"); }).find("c/notes.txt is no part of a checkpoint"),
+            std::string::npos);
+  folder.write("d.partial/notes.txt", "years of work");
+  EXPECT_NE(thrown([&] { check_save_target(folder.path() / "d"); }).find("d.partial/notes.txt is no part"),
+            std::string::npos);
+  folder.write("e.partial/run.json.17.tmp", "the rest of a crash");
+  EXPECT_EQ(thrown([&] { check_save_target(folder.path() / "e"); }), "");
+  // The folder that one stands in cannot be exchanged for another.
+  EXPECT_NE(thrown([&] { check_save_target("."); }).find("name a new one"), std::string::npos);
 }
 
 TEST(Checkpoint, RefusesAnotherModelAndAnotherFormat) {
