@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <functional>
 
 #include "exec/program/commands.h"
@@ -14,6 +16,11 @@ using namespace penstock::exec;
 
 /// The command that was chosen, to be run once everything is parsed.
 using Chosen = std::function<int()>;
+
+/// CLI::Range lets "nan" pass: it is neither below nor above.
+std::string refuse_nan(const std::string& text) {
+  return std::isnan(std::strtod(text.c_str(), nullptr)) ? "expected a number, found " + text : "";
+}
 
 CLI::App* add_command(CLI::App& program, const char* name, const char* what, const char* examples, bool& json) {
   CLI::App* command = program.add_subcommand(name, what);
@@ -81,7 +88,8 @@ void add_run(CLI::App& program, RunCommandOptions& options, Chosen& chosen) {
       ->type_name("SIZE");
   command
       ->add_option("--watchdog", options.watchdog_seconds, "abort if nothing completes for so many seconds; 0 = never")
-      ->check(CLI::Range(0.0, 1e9));
+      ->check(CLI::Range(0.0, 1e9))
+      ->check(refuse_nan);
   command->callback([&] { chosen = [&] { return run_command(options); }; });
 }
 

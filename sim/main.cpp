@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <string_view>
 
@@ -24,6 +26,11 @@ void add_choice(CLI::App* command, ScenarioChoice& choice) {
                    "change one value of the scenario, as policy.name=megatrain; may be repeated")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
+}
+
+/// CLI::Range lets "nan" pass: it is neither below nor above.
+std::string refuse_nan(const std::string& text) {
+  return std::isnan(std::strtod(text.c_str(), nullptr)) ? "expected a number, found " + text : "";
 }
 
 CLI::App* add_command(CLI::App& program, const char* name, const char* what, const char* examples, bool& json) {
@@ -97,9 +104,12 @@ void add_search(CLI::App& program, SearchCommandOptions& options, Chosen& chosen
   command->add_option("-o,--output", options.output, "write the schedule, proved")->type_name("FILE");
   command->add_option("--scenario-out", options.scenario_out, "write the scenario that reproduces it")
       ->type_name("FILE");
-  command->add_option("--seconds", options.seconds, "end after so long")->check(CLI::Range(0.1, 1e6));
+  command->add_option("--seconds", options.seconds, "end after so long")
+      ->check(CLI::Range(0.1, 1e6))
+      ->check(refuse_nan);
   command->add_option("--tolerance", options.tolerance, "plans this much faster may be missed, in percent")
       ->check(CLI::Range(0.0, 50.0))
+      ->check(refuse_nan)
       ->capture_default_str();
   command->add_option("--threads", options.threads, "0 = all cores")->check(CLI::Range(0, 4096));
   command->add_flag("--no-front", options.no_front, "do not look for the best plans with less memory");

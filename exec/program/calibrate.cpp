@@ -10,6 +10,7 @@
 #include "exec/program/setup.h"
 #include "exec/runtime/recorder.h"
 #include "shared/error.h"
+#include "shared/files.h"
 #include "shared/units.h"
 
 namespace penstock::exec {
@@ -60,9 +61,7 @@ int calibrate_command(const CalibrateCommandOptions& options) {
   std::vector<Scenario> scenarios;
   for (const std::filesystem::path& path : options.scenarios)
     scenarios.push_back(load_scenario(path, options.overrides, {}));
-  const std::filesystem::path folder = options.output.parent_path();
-  if (!folder.empty() && !std::filesystem::is_directory(folder))
-    throw InputError(fmt::format("{}: the folder {} does not exist", options.output.string(), folder.string()));
+  check_output_file(options.output, options.scenarios);
   const bool cuda = choose_backend(scenarios.front(), options.backend) == "cuda";
   if (cuda && !cuda_device_available()) throw InputError("backend cuda: " + describe_cuda_devices());
   if (!cuda && scenarios.size() > 1)

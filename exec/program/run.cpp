@@ -19,6 +19,7 @@
 #include "shared/build_commit.h"
 #include "shared/compare/recording.h"
 #include "shared/error.h"
+#include "shared/files.h"
 #include "shared/ir/memory.h"
 #include "shared/ir/schedule_json.h"
 #include "shared/ir/schedule_names.h"
@@ -88,6 +89,21 @@ void choose_states(const RunCommandOptions& options, Setup& setup) {
   }
 }
 
+/// Where the schedule goes that the policy writes: beside the timeline, where `penstock-sim compare` looks.
+fs::path schedule_beside(const RunCommandOptions& options) { return options.timeline.parent_path() / "schedule.json"; }
+
+void check_output_files(const RunCommandOptions& options) {
+  std::vector<fs::path> taken{options.scenario, options.profile, options.schedule, options.save};
+  std::vector<fs::path> outputs;
+  if (!options.timeline.empty() && options.schedule.empty()) outputs.push_back(schedule_beside(options));
+  if (!options.timeline.empty()) outputs.push_back(options.timeline);
+  if (!options.record.empty()) outputs.push_back(options.record);
+  for (const fs::path& output : outputs) {
+    check_output_file(output, taken);
+    taken.push_back(output);
+  }
+}
+
 /// Everything that can be wrong is found out here, before memory is taken.
 Setup prepare(const RunCommandOptions& options, StatusLine& status) {
   Setup setup;
@@ -98,9 +114,7 @@ Setup prepare(const RunCommandOptions& options, StatusLine& status) {
   const Scenario& scenario = setup.scenario;
   if (!options.record.empty()) require_recordable(scenario, options.schedule);
   if (!options.save.empty()) check_save_target(options.save);
-  for (const fs::path& file : {options.timeline, options.record})
-    if (const fs::path folder = file.parent_path(); !folder.empty() && !fs::is_directory(folder))
-      throw InputError(fmt::format("{}: the folder {} does not exist", file.string(), folder.string()));
+  check_output_files(options);
   const TokenShape shape{scenario.sequences, scenario.sequence_length, scenario.model.config.vocabulary};
   setup.tokens = open_tokens(scenario.run.data, scenario.path, shape, scenario.run.seed);
   choose_states(options, setup);
@@ -286,7 +300,7 @@ int recorded_steps(const Schedule& schedule, int steps) {
       std::min<std::int64_t>(steps, std::max<std::int64_t>(1, kRecorderBytes / std::max<std::int64_t>(1, per_step))));
 }
 
-/// The timeline and, where the policy wrote it, the schedule beside it, where `penstock-sim compare` looks.
+/// The timeline and, where the policy wrote it, the schedule beside it.
 void write_files(const RunCommandOptions& options, const Setup& setup, const Timeline& timeline,
                  const Training& training) {
   if (!options.save.empty())
@@ -298,7 +312,7 @@ void write_files(const RunCommandOptions& options, const Setup& setup, const Tim
         options.record);
   if (options.timeline.empty()) return;
   write_timeline(timeline, options.timeline);
-  if (options.schedule.empty()) write_schedule(setup.schedule, options.timeline.parent_path() / "schedule.json");
+  if (options.schedule.empty()) write_schedule(setup.schedule, schedule_beside(options));
 }
 
 void print_files(const RunCommandOptions& options, const Training& training) {

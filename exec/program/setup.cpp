@@ -60,6 +60,8 @@ std::string choose_backend(const Scenario& scenario, const std::string& name) {
 
 std::unique_ptr<Backend> open_backend(const Scenario& scenario, const std::string& name, const std::string& hbm_limit) {
   const std::int64_t limit = hbm_limit.empty() ? 0 : parse_bytes(hbm_limit, "--hbm-limit");
+  if (!hbm_limit.empty() && limit < 1)
+    throw InputError("--hbm-limit: expected more than zero, found \"" + hbm_limit + '"');
   const std::string chosen = choose_backend(scenario, name);
   if (chosen == "cuda") {
     if (scenario.machine.gpu.is_host)
@@ -81,7 +83,12 @@ Schedule proved_schedule(Scenario& scenario, const fs::path& file, const Backend
       if (tier.kind == TierKind::hbm)
         tier.capacity_bytes = std::min(tier.capacity_bytes, scenario.machine.gpu.hbm_bytes);
   }
-  require_valid(schedule);
+  try {
+    require_valid(schedule);
+  } catch (const InputError& error) {
+    if (file.empty()) throw;
+    throw InputError(fmt::format("{}: {}", file.string(), error.what()));
+  }
   return schedule;
 }
 

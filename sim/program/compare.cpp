@@ -19,31 +19,42 @@ Schedule sound_schedule(const std::filesystem::path& file) {
   return schedule;
 }
 
-/// --schedule, else the scenario's own, else schedule.json beside the prediction. compare_timelines verifies the hash.
-Schedule schedule_of(const CompareOptions& options, const Scenario* scenario) {
-  if (!options.schedule.empty()) return sound_schedule(options.schedule);
-  if (scenario) return make_schedule(scenario->policy_input());
-  const std::filesystem::path beside = options.predicted.parent_path() / "schedule.json";
-  if (!std::filesystem::exists(beside))
+/// --schedule, else none if there is a scenario, else schedule.json beside the prediction.
+std::filesystem::path schedule_file(const CompareOptions& options) {
+  if (!options.schedule.empty() || !options.scenario.scenario.empty()) return options.schedule;
+  return options.predicted.parent_path() / "schedule.json";
+}
+
+/// From its file, or else the scenario's own. compare_timelines verifies the hash.
+Schedule schedule_of(const CompareOptions& options, const Scenario& scenario) {
+  const std::filesystem::path file = schedule_file(options);
+  if (file.empty()) return make_schedule(scenario.policy_input());
+  if (options.schedule.empty() && !std::filesystem::exists(file))
     throw InputError(
         fmt::format("{} is not there: say which schedule both timelines ran, with --schedule FILE as `plan` "
                     "wrote it or --scenario FILE",
-                    beside.string()));
-  return sound_schedule(beside);
+                    file.string()));
+  return sound_schedule(file);
 }
 
 }  // namespace
 
 int compare(const CompareOptions& options) {
+  std::vector<std::filesystem::path> taken{options.predicted, options.measured, schedule_file(options),
+                                           options.scenario.scenario, options.scenario.profile};
+  for (const std::filesystem::path& output : {options.trace, options.html}) {
+    if (output.empty()) continue;
+    check_output_file(output, taken);
+    taken.push_back(output);
+  }
   const ScenarioChoice& choice = options.scenario;
   if (choice.scenario.empty() && !(choice.overrides.empty() && choice.profile.empty()))
     throw InputError("--set and --profile change a scenario, and there is none: add --scenario FILE");
   const Timeline predicted = read_timeline(options.predicted);
   const Timeline measured = read_timeline(options.measured);
   Scenario scenario;
-  const bool with_scenario = !options.scenario.scenario.empty();
-  if (with_scenario) scenario = load_scenario(options.scenario);
-  const Schedule schedule = schedule_of(options, with_scenario ? &scenario : nullptr);
+  if (!choice.scenario.empty()) scenario = load_scenario(choice);
+  const Schedule schedule = schedule_of(options, scenario);
   const Comparison comparison = compare_timelines(schedule, predicted, measured);
 
   if (!options.trace.empty()) write_chrome_trace(schedule, {&predicted, &measured}, options.trace);

@@ -2,7 +2,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include <array>
+
 #include "shared/error.h"
+#include "shared/files.h"
 #include "shared/ir/schedule_json.h"
 #include "sim/program/choice.h"
 #include "sim/program/commands.h"
@@ -11,6 +14,7 @@
 namespace penstock::sim {
 
 int plan(const PlanOptions& options) {
+  check_output_file(options.output, std::array{options.scenario.scenario, options.scenario.profile});
   const Scenario scenario = load_scenario(options.scenario);
   const Schedule schedule = proved_schedule(scenario, {});
   const std::vector<TierMemory> memory = memory_on(schedule, scenario);

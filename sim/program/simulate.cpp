@@ -8,6 +8,7 @@
 
 #include "shared/compare/table.h"
 #include "shared/error.h"
+#include "shared/files.h"
 #include "shared/ir/schedule_json.h"
 #include "shared/timeline/chrome_trace.h"
 #include "shared/units.h"
@@ -123,12 +124,30 @@ std::string stalls_and_lanes_text(const Schedule& schedule, const Prediction& pr
   return table_text(rows);
 }
 
-/// The files asked for. With no schedule file given, the schedule goes beside the timeline, where `compare` looks.
+/// Where the schedule goes that the policy writes: beside the timeline, where `compare` looks.
+std::filesystem::path schedule_beside(const SimulateCommandOptions& options) {
+  return options.timeline.parent_path() / "schedule.json";
+}
+
+void check_output_files(const SimulateCommandOptions& options) {
+  using std::filesystem::path;
+  std::vector<path> taken{options.scenario.scenario, options.scenario.profile, options.schedule};
+  std::vector<path> outputs;
+  if (!options.timeline.empty() && options.schedule.empty()) outputs.push_back(schedule_beside(options));
+  if (!options.timeline.empty()) outputs.push_back(options.timeline);
+  if (!options.trace.empty()) outputs.push_back(options.trace);
+  for (const path& output : outputs) {
+    check_output_file(output, taken);
+    taken.push_back(output);
+  }
+}
+
+/// The files asked for.
 std::string write_files(const SimulateCommandOptions& options, const Schedule& schedule, const Timeline& timeline) {
   std::string text;
   if (!options.timeline.empty()) {
     if (options.schedule.empty()) {
-      const std::filesystem::path beside = options.timeline.parent_path() / "schedule.json";
+      const std::filesystem::path beside = schedule_beside(options);
       write_schedule(schedule, beside);
       text += fmt::format("schedule written to {}\n", beside.string());
     }
@@ -145,6 +164,7 @@ std::string write_files(const SimulateCommandOptions& options, const Schedule& s
 }  // namespace
 
 int simulate_command(const SimulateCommandOptions& options) {
+  check_output_files(options);
   const Scenario scenario = load_scenario(options.scenario);
   const Schedule schedule = proved_schedule(scenario, options.schedule);
   const std::vector<TierMemory> memory = memory_on(schedule, scenario);
