@@ -135,9 +135,15 @@ void put_in_place(const fs::path& partial, const fs::path& folder) {
 
 class CheckpointStates : public StateSource {
  public:
-  CheckpointStates(const fs::path& folder, bool has_master)
-      : weights_(folder / kWeights), optimizer_(folder / kOptimizer), has_master_(has_master) {}
-  void read(const ParameterTensor& tensor, StatePart part, std::int64_t first, std::span<float> out) const override {
+  /// Throws InputError unless every tensor of the model is there, in its size.
+  CheckpointStates(const fs::path& folder, bool has_master, const Model& model)
+      : weights_(folder / kWeights), optimizer_(folder / kOptimizer), has_master_(has_master) {
+    for_each_tensor(model, [&](const Layer&, const ParameterTensor& tensor) {
+      for (const StatePart part : {StatePart::master, StatePart::moment_m, StatePart::moment_v})
+        read(tensor, part, 0, {});
+    });
+  }
+  void read(const ParameterTensor& tensor, StatePart part, std::int64_t first, std::span<float> out) const final {
     if (part == StatePart::master && !has_master_) return weights_.read(tensor.name, tensor.elements(), first, out);
     optimizer_.read(stored_name(part, tensor), tensor.elements(), first, out);
   }
@@ -226,7 +232,7 @@ Checkpoint open_checkpoint(const fs::path& folder, const Model& model) {
     run.fail("parameters", fmt::format("{} parameters, the scenario's model {} has {}", parameters, model.config.name,
                                        model.parameters));
   run.finish();
-  checkpoint.states = std::make_unique<CheckpointStates>(folder, has_master);
+  checkpoint.states = std::make_unique<CheckpointStates>(folder, has_master, model);
   return checkpoint;
 }
 
