@@ -67,7 +67,7 @@ void check_output_file(const std::filesystem::path& path, std::span<const std::f
   // Renaming onto a device would replace the device.
   if (fs::exists(status) && !fs::is_regular_file(status)) refuse("it exists and is not a regular file");
   const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
-  if (!fs::is_directory(folder, error)) refuse(fmt::format("there is no folder {}", folder.string()));
+  if (!fs::is_directory(folder, error)) refuse(fmt::format("the folder {} does not exist", folder.string()));
   if (::access(folder.c_str(), W_OK) != 0)
     refuse(fmt::format("the folder {}: {}", folder.string(), std::strerror(errno)));
   for (const fs::path& input : inputs)

@@ -43,8 +43,8 @@ TEST(OutputFiles, GoNowhereElse) {
   EXPECT_NE(refusal("").find("name a file"), std::string::npos);
   EXPECT_NE(refusal(folder.path()).find("names a folder"), std::string::npos);
   EXPECT_NE(refusal(folder.path() / "new/").find("names a folder"), std::string::npos);
-  EXPECT_NE(refusal(folder.path() / "no" / "x.json").find("there is no folder"), std::string::npos);
-  EXPECT_NE(refusal(file / "x.json").find("there is no folder"), std::string::npos);
+  EXPECT_NE(refusal(folder.path() / "no" / "x.json").find("does not exist"), std::string::npos);
+  EXPECT_NE(refusal(file / "x.json").find("does not exist"), std::string::npos);
   // A rename would put a file where the device was.
   EXPECT_NE(refusal("/dev/null").find("not a regular file"), std::string::npos);
 }
