@@ -164,6 +164,11 @@ TEST_F(ProgramTest, BadInputExitsWithTwo) {
   expect_error("run s.toml --set run.data=s.toml --set workload.sequence_length=511", 2, "bytes of data, there are");
   expect_error("run s.toml --set run.weights=no.safetensors", 2, "no.safetensors");
   expect_error("calibrate s.toml -o no/such.json", 2, "does not exist");
+  expect_error("calibrate s.toml -o s.toml", 2, "name another file");
+  expect_error("run s.toml --timeline s.toml", 2, "name another file");
+  expect_error("run s.toml --save c --timeline c", 2, "name another file");
+  expect_error("run s.toml --hbm-limit 0B", 2, "more than zero");
+  expect_error("run s.toml --watchdog nan", 2, "expected a number");
 }
 
 TEST_F(ProgramTest, ScheduleOfAnotherWorkloadIsRefused) {
