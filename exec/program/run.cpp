@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 #include <signal.h>
+#include <time.h>
 
 #include <algorithm>
 #include <atomic>
@@ -39,7 +40,20 @@ constexpr std::int64_t kRecorderBytes = std::int64_t{1} << 30;  // the most that
 std::atomic<int> stops{0};
 static_assert(std::atomic<int>::is_always_lock_free);  // a signal handler may touch it
 
-extern "C" void count_stop(int) { stops.fetch_add(1); }
+std::atomic<std::int64_t> last_stop_ns{0};
+static_assert(std::atomic<std::int64_t>::is_always_lock_free);
+
+/// `timeout` and other wrappers pass on a signal that the terminal or they themselves have also sent to the group: what
+/// follows faster than a hand is the same stop once more.
+constexpr std::int64_t kSameStopNs = 100'000'000;
+
+extern "C" void count_stop(int) {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);  // a handler may call it
+  const std::int64_t now_ns = std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+  const std::int64_t before = last_stop_ns.exchange(now_ns);
+  if (stops.load() == 0 || now_ns - before >= kSameStopNs) stops.fetch_add(1);
+}
 
 /// Ctrl-C and a polite kill ask for a stop while this lives.
 class StopSignals {

@@ -185,6 +185,7 @@ TEST_F(ProgramTest, DevicesAlwaysHasTheHost) {
 
 TEST_F(ProgramTest, InterruptEndsAtAStepAndSaves) {
   // timeout sends the signal after a second; the run would last for hours. It exits by itself, with what was done.
+  // timeout sends it to the program and to its group: two signals at once are one stop.
   const std::string command = "cd '" + folder_.path().string() +
                               "' && timeout -s INT 1 " PENSTOCK_EXEC_PROGRAM
                               " run s.toml --set run.steps=100000000 --save c --json >out 2>err";
