@@ -10,6 +10,7 @@
 #include <tuple>
 #include <utility>
 
+#include "exec/cuda/device_memory.h"
 #include "exec/cuda/error.h"
 #include "exec/cuda/lane_events.h"
 #include "exec/cuda/notifier.h"
@@ -22,27 +23,6 @@
 
 namespace penstock::exec {
 namespace {
-
-/// Memory of the device.
-class DeviceMemory {
- public:
-  DeviceMemory() = default;
-  explicit DeviceMemory(std::int64_t bytes) {
-    if (bytes > 0) PENSTOCK_CUDA(cudaMalloc(&data_, static_cast<std::size_t>(bytes)));
-  }
-  ~DeviceMemory() {
-    if (data_ != nullptr) cudaFree(data_);
-  }
-  DeviceMemory(DeviceMemory&& other) noexcept : data_(std::exchange(other.data_, nullptr)) {}
-  DeviceMemory& operator=(DeviceMemory&& other) noexcept {
-    std::swap(data_, other.data_);
-    return *this;
-  }
-  std::byte* data() const { return static_cast<std::byte*>(data_); }
-
- private:
-  void* data_ = nullptr;
-};
 
 // cuBLASLt and cuDNN load kernels at first use; the rehearsal before a run brings them all in.
 constexpr std::int64_t kLibraryReserveBytes = std::int64_t{256} << 20;

@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 """Holds penstock-exec against PyTorch/transformers on the same weights and the same tokens.
 
-  reference.py weights CONFIG OUT.safetensors                 random weights, exact in bf16, stored as fp32
-  reference.py check CONFIG WEIGHTS ONE MANY REPORT.json      loss and every gradient tensor, then the loss curve
+  reference.py weights CONFIG OUT.safetensors bf16|fp32       random weights, exact in that type, stored as fp32
+  reference.py check CONFIG BF16_WEIGHTS ONE FP32_WEIGHTS MANY REPORT.json
+                                                              loss and every gradient tensor, then the loss curve
 
 ONE and MANY are what `penstock-exec run --dump FOLDER` leaves after one and after many steps. A gradient passes if its
 relative error (Frobenius) against fp32 is at most the larger of 1e-2 and 1.5 times the error of PyTorch's own bf16 run;
-the loss curve passes if no step is off by more than 1 %.
+the loss curve passes if no step is off by more than 1 %. Gradients are compared from weights that bf16 holds exactly, so
+that only the arithmetic differs. The curve must not start there: the forward sees weights rounded to bf16, and from exact
+ones the first small updates would all round back, while from fp32 ones they show on average.
 """
 import json
 import sys
@@ -25,7 +28,7 @@ def build(config_path, dtype):
         return AutoModelForCausalLM.from_config(config).to(dtype)
 
 
-def make_weights(config_path, out):
+def make_weights(config_path, out, exact_in):
     torch.manual_seed(7)
     model = build(config_path, torch.float32)
     tensors = {}
@@ -34,7 +37,8 @@ def make_weights(config_path, out):
             value = 1.0 + 0.1 * torch.randn_like(parameter)
         else:
             value = 0.02 * torch.randn_like(parameter)
-        tensors[name] = value.detach().to(torch.bfloat16).float().contiguous().cpu()
+        value = value.detach()
+        tensors[name] = (value.to(torch.bfloat16).float() if exact_in == "bf16" else value).contiguous().cpu()
     save_file(tensors, out)
 
 
@@ -74,7 +78,7 @@ def load_dump(folder):
     return run, torch.from_numpy(tokens.astype("int64")).cuda()
 
 
-def check(config_path, weights, one, many, report_path):
+def check(config_path, weights, one, curve_weights, many, report_path):
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False
     first, tokens = load_dump(one)
@@ -95,9 +99,9 @@ def check(config_path, weights, one, many, report_path):
         rows.append({"tensor": name, "penstock": mine, "pytorch_bf16": theirs, "passed": passed})
     if set(ours) != set(exact):
         bad += 1
-    del half
+    del half, model
 
-    model.zero_grad()
+    model = loaded(config_path, curve_weights, torch.float32)
     run, tokens = load_dump(many)
     optimizer = torch.optim.AdamW(model.parameters(), lr=run["learning_rate"], betas=(run["beta1"], run["beta2"]),
                                   eps=run["epsilon"], weight_decay=run["weight_decay"])
@@ -122,9 +126,9 @@ def check(config_path, weights, one, many, report_path):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 4 and sys.argv[1] == "weights":
+    if len(sys.argv) == 5 and sys.argv[1] == "weights" and sys.argv[4] in ("bf16", "fp32"):
         make_weights(*sys.argv[2:])
-    elif len(sys.argv) == 7 and sys.argv[1] == "check":
+    elif len(sys.argv) == 8 and sys.argv[1] == "check":
         sys.exit(check(*sys.argv[2:]))
     else:
         sys.exit(__doc__)
