@@ -19,13 +19,13 @@ struct Bounds {
 };
 
 struct Prediction {
-  double step_seconds = 0;          // steady state: mean over the repeating period
-  int period_steps = 1;             // steps after which the relative state repeats
-  double first_step_seconds = 0;    // start of the run to the end of the first last-backward
+  double step_seconds = 0;             // steady state: mean over the repeating period
+  int period_steps = 1;                // steps after which the relative state repeats
+  double first_step_seconds = 0;       // start of the run to the end of the first last-backward
   std::vector<double> warmup_periods;  // until steady
   double tokens_per_second = 0;
   double model_flops = 0, executed_flops = 0;  // per step; each throughput says which
-  Timeline timeline;                // steady steps (at least 3 periods), warmup_steps = 0
+  Timeline timeline;                           // steady steps (at least 3 periods), warmup_steps = 0
   StallReport stalls;
   std::vector<CriticalPart> critical;
   std::vector<double> lane_busy_seconds;
@@ -34,9 +34,9 @@ struct Prediction {
 };
 
 struct SimulateOptions {
-  int max_steps = 64;               // gives up looking for a period after this many, and says so
-  bool record_timeline = true;      // timeline, stalls, critical path: the planner does not need them
-  bool count_memory = true;         // memory and the timeline's peaks: nor these, once capacities are checked
+  int max_steps = 64;           // gives up looking for a period after this many, and says so
+  bool record_timeline = true;  // timeline, stalls, critical path: the planner does not need them
+  bool count_memory = true;     // memory and the timeline's peaks: nor these, once capacities are checked
 };
 
 /// REQUIRES: a schedule that check_schedule accepts.

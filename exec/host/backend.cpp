@@ -80,7 +80,9 @@ class HostBackend : public Backend {
 
   std::string name() const override { return "host"; }
   bool is_host() const override { return true; }
-  std::int64_t arena_limit_bytes() const override { return options_.hbm_limit_bytes > 0 ? options_.hbm_limit_bytes : Backend::arena_limit_bytes(); }
+  std::int64_t arena_limit_bytes() const override {
+    return options_.hbm_limit_bytes > 0 ? options_.hbm_limit_bytes : Backend::arena_limit_bytes();
+  }
 
   void allocate(const std::vector<Tier>& tiers, const std::vector<std::int64_t>& bytes) override {
     arenas_.clear();

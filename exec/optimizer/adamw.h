@@ -1,6 +1,7 @@
 // AdamW as both backends compute it: one list of IEEE operations, so that host and GPU agree to the bit.
 //
-// Per element, all fp32, in this order (explicit fma; division and sqrt correctly rounded; denormals kept; no contraction beyond what is written):
+// Per element, all fp32, in this order (explicit fma; division and sqrt correctly rounded; denormals kept; no
+// contraction beyond what is written):
 //   g     = gradient * clip_scale
 //   m     = fma(beta1, m, one_minus_beta1 * g)
 //   v     = fma(beta2, v, (one_minus_beta2 * g) * g)
@@ -23,8 +24,8 @@ namespace penstock::exec {
 
 /// The value of a step_scalars buffer. 64 bytes, plain data, the same on host and device.
 struct StepScalars {
-  double norm = 0;             // exact global norm of the rounded gradients; 0 without clipping
-  float clip_scale = 1;        // min(1, max_norm / (norm + 1e-6)), in double, rounded once
+  double norm = 0;       // exact global norm of the rounded gradients; 0 without clipping
+  float clip_scale = 1;  // min(1, max_norm / (norm + 1e-6)), in double, rounded once
   float learning_rate = 0;
   float step_size = 0;
   float inverse_sqrt_bias2 = 1;
@@ -40,9 +41,9 @@ struct AdamHyper {
   double learning_rate = 3e-4, beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0.1, max_norm = 1.0;
 };
 
-/// Step counts from 1. `sum_of_squares` is the total of all norm partials, added in layer order; `clips` false: scale 1,
-/// norm 0, never skipped. All in fp64, each member rounded to fp32 once; beta^step by std::pow, so make the scalars of a
-/// step on the host (with sum_of_squares 0) and let the device only apply the norm (apply_norm, step_scalars.h).
+/// Step counts from 1. `sum_of_squares` is the total of all norm partials, added in layer order; `clips` false: scale
+/// 1, norm 0, never skipped. All in fp64, each member rounded to fp32 once; beta^step by std::pow, so make the scalars
+/// of a step on the host (with sum_of_squares 0) and let the device only apply the norm (apply_norm, step_scalars.h).
 StepScalars make_step_scalars(const AdamHyper& hyper, std::int64_t step, double sum_of_squares, bool clips);
 
 /// The state of one layer, any of the three formats; pointers not of the format are nullptr.

@@ -1,5 +1,6 @@
-// Keeps denormal numbers in the floating-point unit of the calling thread. Some shared libraries switch them off for the
-// whole process when they are loaded (code linked with -ffast-math does), and then host and GPU would differ in bits.
+// Keeps denormal numbers in the floating-point unit of the calling thread. Some shared libraries switch them off for
+// the whole process when they are loaded (code linked with -ffast-math does), and then host and GPU would differ in
+// bits.
 #pragma once
 
 #if defined(__SSE__)

@@ -20,14 +20,15 @@ namespace penstock::exec {
 ///   embedding backward  tokens r, output_gradient r, gradient a
 ///   decoder forward     weights r, input r, kept w, workspace, output w
 ///   decoder recompute   weights r, input r, kept r, recomputed w, workspace, output w if not nullptr
-///   decoder backward    weights r, input r, kept r, recomputed r, output_gradient r, workspace, input_gradient w, gradient a
-///   head loss           weights r, tied_weights r if tied, tokens r, input r, workspace, input_gradient w, gradient a, loss w
+///   decoder backward    weights r, input r, kept r, recomputed r, output_gradient r, workspace, input_gradient w,
+///   gradient a head loss           weights r, tied_weights r if tied, tokens r, input r, workspace, input_gradient w,
+///   gradient a, loss w
 struct TemplateBinding {
   const Model* model = nullptr;
   LayerKind kind = LayerKind::decoder;
   Pass pass = Pass::forward;
   BatchShape batch;
-  LayoutOptions layout;                       // which regions hold what, see shared/model/activations.h
+  LayoutOptions layout;                         // which regions hold what, see shared/model/activations.h
   const std::uint16_t* weights = nullptr;       // bf16, this layer's flat order
   const std::uint16_t* tied_weights = nullptr;  // bf16, layer 0's flat order; the output projection of a tied model
   const std::int32_t* tokens = nullptr;         // [sequences, sequence_length + 1]; targets are inputs shifted by one
@@ -38,11 +39,11 @@ struct TemplateBinding {
   std::byte* workspace = nullptr;
   const std::uint16_t* output_gradient = nullptr;
   std::uint16_t* input_gradient = nullptr;
-  void* gradient = nullptr;                   // gradient_elements of the layer, of `gradient_type`
+  void* gradient = nullptr;  // gradient_elements of the layer, of `gradient_type`
   ElementType gradient_type = ElementType::fp32;
   bool accumulates = false;
-  double* loss = nullptr;                     // [1] sum over the micro-batch of token losses (natural log), not averaged
-  double loss_scale = 1.0;                    // factor of every gradient: 1 / tokens of the whole step
+  double* loss = nullptr;   // [1] sum over the micro-batch of token losses (natural log), not averaged
+  double loss_scale = 1.0;  // factor of every gradient: 1 / tokens of the whole step
 };
 
 }  // namespace penstock::exec

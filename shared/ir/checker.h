@@ -19,9 +19,9 @@ enum class FaultKind {
 
 struct Fault {
   FaultKind kind = FaultKind::malformed;
-  int first_op = -1;   // -1 where there is none
+  int first_op = -1;  // -1 where there is none
   int second_op = -1;
-  std::string text;    // one sentence for a person: both ops by name, the value, the bytes
+  std::string text;  // one sentence for a person: both ops by name, the value, the bytes
 };
 
 /// All faults, at most `limit`, in a deterministic order; empty means proved. Linear in ops x lanes + accesses.

@@ -44,15 +44,16 @@ enum class LaneKind {
   gpu_compute,
   copy_h2d,
   copy_d2h,
-  copy_both,   // one engine for both directions
-  host,        // a host worker: optimizer, accumulation, norm, input
+  copy_both,  // one engine for both directions
+  host,       // a host worker: optimizer, accumulation, norm, input
   nvme_read,
   nvme_write,
-  launch,      // the host thread that enqueues GPU work; holds only waits
+  launch,  // the host thread that enqueues GPU work; holds only waits
 };
 
 inline bool is_gpu(LaneKind kind) {
-  return kind == LaneKind::gpu_compute || kind == LaneKind::copy_h2d || kind == LaneKind::copy_d2h || kind == LaneKind::copy_both;
+  return kind == LaneKind::gpu_compute || kind == LaneKind::copy_h2d || kind == LaneKind::copy_d2h ||
+         kind == LaneKind::copy_both;
 }
 
 struct Lane {
@@ -74,23 +75,24 @@ struct Buffer {
 
 /// What a value is. Element types in brackets; N = state_elements of the layer, G = gradient_elements.
 enum class TensorKind {
-  weights,         // [bf16 N] what the GPU computes with: plane hi, or the bf16 copy
-  low_bits,        // [u16 N] plane lo (states = planes)
-  master,          // [fp32 N] (states = master_and_copy)
-  moment_m,        // [Numerics::moments N]
-  moment_v,        // [Numerics::moments N]
-  gradient_sum,    // [Numerics::gradient_sum G] sum of contributions up to and with its micro-batch
-  gradient_part,   // [Numerics::gradient_link G] contribution of one micro-batch, on its way to a host sum
-  gradient,        // [Numerics::gradient_link N] finished and rounded: what norm and optimizer read
-  norm_partial,    // [fp64 1] sum of squares of one layer's `gradient`
-  step_scalars,    // [StepScalars, exec/optimizer/adamw.h, 64 bytes] clip scale, learning rate, bias corrections, skip flag
-  tokens,          // [int32 sequences x (sequence_length + 1)] whole step; inputs and, shifted by one, targets
-  boundary,        // [bf16 tokens x hidden] input of `layer` for one micro-batch
+  weights,        // [bf16 N] what the GPU computes with: plane hi, or the bf16 copy
+  low_bits,       // [u16 N] plane lo (states = planes)
+  master,         // [fp32 N] (states = master_and_copy)
+  moment_m,       // [Numerics::moments N]
+  moment_v,       // [Numerics::moments N]
+  gradient_sum,   // [Numerics::gradient_sum G] sum of contributions up to and with its micro-batch
+  gradient_part,  // [Numerics::gradient_link G] contribution of one micro-batch, on its way to a host sum
+  gradient,       // [Numerics::gradient_link N] finished and rounded: what norm and optimizer read
+  norm_partial,   // [fp64 1] sum of squares of one layer's `gradient`
+  step_scalars,   // [StepScalars, exec/optimizer/adamw.h, 64 bytes] clip scale, learning rate, bias corrections, skip
+                  // flag
+  tokens,         // [int32 sequences x (sequence_length + 1)] whole step; inputs and, shifted by one, targets
+  boundary,       // [bf16 tokens x hidden] input of `layer` for one micro-batch
   boundary_gradient,  // [bf16 tokens x hidden] gradient with respect to that input
-  kept,            // kept_region of `layer`, one micro-batch
-  recomputed,      // recomputed_region of `layer`, one micro-batch
-  loss,            // [fp64 1] sum of token losses of one micro-batch; micro_batch -1: [fp64 micro-batches], all of them
-  workspace,       // garbage before and after; its label is never compared
+  kept,               // kept_region of `layer`, one micro-batch
+  recomputed,         // recomputed_region of `layer`, one micro-batch
+  loss,       // [fp64 1] sum of token losses of one micro-batch; micro_batch -1: [fp64 micro-batches], all of them
+  workspace,  // garbage before and after; its label is never compared
 };
 
 /// `version` counts optimizer updates relative to the step: 0 = what this step's forward computes with, 1 = after this
@@ -247,14 +249,14 @@ struct Numerics {
 struct Schedule {
   std::string policy;  // for people; nothing reads it
   ModelConfig model;
-  BatchShape micro_batch;             // shape of one micro-batch
-  int micro_batches = 1;              // per step
-  std::int64_t library_bytes = 0;     // LayoutOptions::library_bytes of every workspace
+  BatchShape micro_batch;          // shape of one micro-batch
+  int micro_batches = 1;           // per step
+  std::int64_t library_bytes = 0;  // LayoutOptions::library_bytes of every workspace
   Numerics numerics;
   std::vector<Tier> tiers;
   std::vector<Lane> lanes;
   std::vector<Buffer> buffers;
-  std::vector<Access> initial;        // what lies where before step 0
+  std::vector<Access> initial;  // what lies where before step 0
   std::vector<Op> ops;
   std::vector<Edge> edges;
 

@@ -19,9 +19,9 @@ struct CopyPoint {
 };
 
 struct LinkDirection {
-  double bytes_per_second = 0;          // large transfers, alone
-  double latency_seconds = 0;           // per transfer, where there is no curve
-  std::vector<CopyPoint> curve;         // ascending bytes; may be empty
+  double bytes_per_second = 0;   // large transfers, alone
+  double latency_seconds = 0;    // per transfer, where there is no curve
+  std::vector<CopyPoint> curve;  // ascending bytes; may be empty
 };
 
 struct Link {
@@ -33,7 +33,7 @@ struct Link {
 
 /// Rate caps when CPU threads and copies share DRAM (DESIGN.md section 5). Rates are of useful bytes of each class.
 struct DramSharing {
-  int cpu_threads = 0;      // 0 = no CPU class active
+  int cpu_threads = 0;  // 0 = no CPU class active
   bool h2d = false, d2h = false;
   double cpu_bytes_per_second = 0, h2d_bytes_per_second = 0, d2h_bytes_per_second = 0;
 };
@@ -45,20 +45,20 @@ struct ThreadRate {
 
 struct Cpu {
   int cores = 0;
-  double dram_bytes_per_second = 0;             // all cores together
-  std::vector<ThreadRate> dram_by_threads;      // bytes/s by number of threads; may be empty
-  std::vector<ThreadRate> adamw_by_threads;     // parameters/s of the planes layout (26 B/param of traffic)
+  double dram_bytes_per_second = 0;          // all cores together
+  std::vector<ThreadRate> dram_by_threads;   // bytes/s by number of threads; may be empty
+  std::vector<ThreadRate> adamw_by_threads;  // parameters/s of the planes layout (26 B/param of traffic)
   double adamw_bytes_per_parameter = 26;
-  std::vector<DramSharing> sharing;             // measured combinations; empty = plain max-min
+  std::vector<DramSharing> sharing;  // measured combinations; empty = plain max-min
 };
 
 struct MatmulPoint {
   std::int64_t m = 0, n = 0, k = 0;
   bool accumulates = false;
-  double seconds = 0;            // burst
-  std::string name = {};         // as shared/model/kernels.h has it; empty: any of the shape
-  std::int64_t output_bytes = 0; // of one element of the result; 0: any
-  double sustained_seconds = 0;  // without a pause, power-limited; 0: burst x burst rate / sustained rate
+  double seconds = 0;             // burst
+  std::string name = {};          // as shared/model/kernels.h has it; empty: any of the shape
+  std::int64_t output_bytes = 0;  // of one element of the result; 0: any
+  double sustained_seconds = 0;   // without a pause, power-limited; 0: burst x burst rate / sustained rate
 };
 
 struct AttentionPoint {
@@ -69,7 +69,7 @@ struct AttentionPoint {
 
 /// A kernel timed by name and bytes ("input norm", "swiglu"): elementwise kernels, by what they move.
 struct ElementwisePoint {
-  std::string name;              // empty: any
+  std::string name;  // empty: any
   double bytes = 0;
   double seconds = 0;            // burst
   double sustained_seconds = 0;  // without a pause; 0: as in a burst
@@ -84,21 +84,21 @@ struct Gpu {
   std::string name;
   std::int64_t hbm_bytes = 0;
   double hbm_bytes_per_second = 0;
-  double matmul_flops_per_second = 0;            // sustained
-  double matmul_burst_flops_per_second = 0;      // before the power limit; 0 = as sustained
-  double power_settle_seconds = 3;               // time constant from burst to sustained
-  double attention_forward_efficiency = 0.6;     // of the matmul rate, where there is no table
+  double matmul_flops_per_second = 0;         // sustained
+  double matmul_burst_flops_per_second = 0;   // before the power limit; 0 = as sustained
+  double power_settle_seconds = 3;            // time constant from burst to sustained
+  double attention_forward_efficiency = 0.6;  // of the matmul rate, where there is no table
   double attention_backward_efficiency = 0.45;
-  double elementwise_efficiency = 0.8;           // of HBM bandwidth
-  double launch_seconds = 0;                     // of the launch thread, per kernel
-  double op_launch_seconds = 0;                  // of the launch thread, per op besides its kernels: waits, events
-  double op_seconds = 0;                         // of the GPU, per op besides its kernels
+  double elementwise_efficiency = 0.8;  // of HBM bandwidth
+  double launch_seconds = 0;            // of the launch thread, per kernel
+  double op_launch_seconds = 0;         // of the launch thread, per op besides its kernels: waits, events
+  double op_seconds = 0;                // of the GPU, per op besides its kernels
   int copy_engines = 2;
-  bool is_host = false;                          // the CPU stands in for the GPU: compute takes a core
+  bool is_host = false;  // the CPU stands in for the GPU: compute takes a core
   std::vector<MatmulPoint> matmuls;
   std::vector<AttentionPoint> attentions;
-  std::vector<ElementwisePoint> elementwise;     // also "adamw" and "finish gradient", where the GPU does them
-  std::vector<PowerPoint> power;                 // ascending, between (0, 0) and (1, 1); empty: share = duty
+  std::vector<ElementwisePoint> elementwise;  // also "adamw" and "finish gradient", where the GPU does them
+  std::vector<PowerPoint> power;              // ascending, between (0, 0) and (1, 1); empty: share = duty
 };
 
 struct Nvme {
@@ -110,21 +110,21 @@ struct Nvme {
 /// What another system's implementation costs beyond its schedule, where it is not a changed figure of the machine
 /// (scenarios/software). Ours costs nothing here, and no profile has it.
 struct Software {
-  std::string name;                        // empty: ours
-  double launch_op_seconds = 0;            // the launching thread's own work for each template op
-  double pass_bytes_per_second = 0;        // most that host passes other than AdamW reach; 0 = what the machine gives
+  std::string name;                  // empty: ours
+  double launch_op_seconds = 0;      // the launching thread's own work for each template op
+  double pass_bytes_per_second = 0;  // most that host passes other than AdamW reach; 0 = what the machine gives
 };
 
 struct Machine {
   std::string name;
-  std::string source;                            // file it came from
-  bool measured = false;                         // from a profile
+  std::string source;     // file it came from
+  bool measured = false;  // from a profile
   Gpu gpu;
   std::int64_t dram_bytes = 0;
   Cpu cpu;
   Link link;
   Nvme nvme;
-  double host_op_seconds = 0;                    // fixed cost of starting one host op and signalling its end
+  double host_op_seconds = 0;  // fixed cost of starting one host op and signalling its end
   Software software;
 };
 

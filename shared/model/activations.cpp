@@ -61,8 +61,10 @@ bool is_kept(Activation activation, Keep keep) {
   return false;
 }
 
-void add_saved(RegionBuilder& builder, const Model& model, Activation activation, BatchShape batch, std::int64_t mlp_rows) {
-  if (const std::int64_t bytes = saved_bytes(model, activation, batch, mlp_rows); bytes > 0) builder.add(activation, bytes);
+void add_saved(RegionBuilder& builder, const Model& model, Activation activation, BatchShape batch,
+               std::int64_t mlp_rows) {
+  if (const std::int64_t bytes = saved_bytes(model, activation, batch, mlp_rows); bytes > 0)
+    builder.add(activation, bytes);
 }
 
 }  // namespace
@@ -73,7 +75,9 @@ const Field* Region::find(Activation activation) const {
   return nullptr;
 }
 
-std::int64_t boundary_bytes(const Model& model, BatchShape batch) { return batch.tokens() * model.config.hidden * kBf16; }
+std::int64_t boundary_bytes(const Model& model, BatchShape batch) {
+  return batch.tokens() * model.config.hidden * kBf16;
+}
 
 bool mlp_recomputed_in_backward(BatchShape batch, const LayoutOptions& options) {
   return mlp_chunk(batch, options.chunking) < batch.tokens() && !is_kept(Activation::gate_up, options.keep);
@@ -132,7 +136,8 @@ Region workspace_region(const Model& model, LayerKind kind, Pass pass, BatchShap
     const std::int64_t widest = std::max(config.hidden, model.qkv_columns());
     builder.add(Activation::reduction, kReductionRows * widest * kFp32);
   }
-  if (options.library_bytes > 0 && kind != LayerKind::embedding) builder.add(Activation::library, options.library_bytes);
+  if (options.library_bytes > 0 && kind != LayerKind::embedding)
+    builder.add(Activation::library, options.library_bytes);
   return builder.take();
 }
 

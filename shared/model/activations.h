@@ -30,7 +30,7 @@ struct BatchShape {
 };
 
 /// How the templates of one run cut their work; part of the numerics (a chunk is a separate accumulation).
-struct Chunking {  // comparable: two runs with different chunks have different bits
+struct Chunking {                // comparable: two runs with different chunks have different bits
   std::int64_t mlp_tokens = 0;   // rows of the MLP at a time; 0 = all
   std::int64_t loss_tokens = 0;  // rows of logits at a time; 0 = kDefaultLossTokens
 };
@@ -56,7 +56,7 @@ enum class Activation {
   // embedding backward scratch
   token_links,  // [2, tokens] int32: previous and next place of the same token, -1 = none
   // head scratch
-  logits,   // [loss chunk, vocabulary] bf16 on CUDA; turned into its gradient in place
+  logits,     // [loss chunk, vocabulary] bf16 on CUDA; turned into its gradient in place
   row_stats,  // [tokens, 4] fp32
   // every op
   reduction,  // fp32 partial sums of column reductions (norm weights, biases): kReductionRows x widest column count
@@ -64,7 +64,8 @@ enum class Activation {
 };
 
 inline constexpr std::int64_t kReductionRows = 256;
-inline constexpr std::int64_t kLibraryWorkspaceBytes = std::int64_t{64} << 20;  // cuBLASLt's recommendation for Hopper is 32 MiB
+inline constexpr std::int64_t kLibraryWorkspaceBytes = std::int64_t{64}
+                                                       << 20;  // cuBLASLt's recommendation for Hopper is 32 MiB
 /// Byte alignment of every field and every region.
 inline constexpr std::int64_t kFieldAlignment = 256;
 

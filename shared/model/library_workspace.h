@@ -10,7 +10,8 @@
 namespace penstock {
 
 /// What one call of deterministic attention backward may use; a call is cut smaller until it does. 4.25 GiB hold one
-/// sequence of 8192 with 32 heads, and smaller pieces cost: on an H200 6.1 ms whole, 6.7 ms in halves, 9.2 ms in eighths.
+/// sequence of 8192 with 32 heads, and smaller pieces cost: on an H200 6.1 ms whole, 6.7 ms in halves, 9.2 ms in
+/// eighths.
 inline constexpr std::int64_t kAttentionWorkspaceBudget = std::int64_t{17} << 28;
 
 /// One call of attention backward covers `sequences` sequences and `kv_groups` key-value heads with the query heads

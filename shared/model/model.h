@@ -82,8 +82,8 @@ struct HeadOffsets {
 
 struct Model {
   ModelConfig config;
-  std::vector<Layer> layers;     // decoder_layers + 2
-  std::int64_t parameters = 0;   // exact, tied matrix counted once
+  std::vector<Layer> layers;    // decoder_layers + 2
+  std::int64_t parameters = 0;  // exact, tied matrix counted once
   DecoderOffsets decoder;
   HeadOffsets head;
 

@@ -18,14 +18,14 @@ struct RunOptions {
   int steps = 10;
   int warmup_steps = 2;
   std::uint64_t seed = 1;
-  std::string backend = "auto";       // auto | host | cuda
-  bool deterministic = true;          // false: the faster attention backward, whose last bits vary from run to run
+  std::string backend = "auto";  // auto | host | cuda
+  bool deterministic = true;     // false: the faster attention backward, whose last bits vary from run to run
   double learning_rate = 3e-4;
-  int learning_rate_warmup_steps = 0; // linear from 0
+  int learning_rate_warmup_steps = 0;  // linear from 0
   double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0.1;
   double max_norm = 1.0;
-  std::filesystem::path data;         // bytes of this file or directory are the tokens; empty: see exec/data
-  std::filesystem::path weights;      // safetensors; empty: random
+  std::filesystem::path data;            // bytes of this file or directory are the tokens; empty: see exec/data
+  std::filesystem::path weights;         // safetensors; empty: random
   double link_h2d_bytes_per_second = 0;  // host backend: throttle that stands in for a link; 0 = none
   double link_d2h_bytes_per_second = 0;
 };
@@ -36,41 +36,41 @@ struct Published {
   std::int64_t hbm_bytes = 0;  // 0 = not published
   std::optional<bool> fits;
   std::string source;
-  std::string assumed;         // what decides the figure and was not published; empty: nothing
+  std::string assumed;  // what decides the figure and was not published; empty: nothing
 };
 
 struct Scenario {
   std::filesystem::path path;
-  std::string name;               // file stem
+  std::string name;  // file stem
   Model model;
-  Machine machine;                // hardware file or profile, after the overrides of [machine]
+  Machine machine;  // hardware file or profile, after the overrides of [machine]
   std::int64_t sequence_length = 0;
   int sequences = 0;
   int micro_batch = 1;
-  PolicyParameters policy;        // preset with the overrides of [policy]
+  PolicyParameters policy;  // preset with the overrides of [policy]
   RunOptions run;
   std::optional<Published> published;
-  std::string text;               // the file itself, for reports
+  std::string text;  // the file itself, for reports
 
   /// What make_schedule needs; the libraries' workspace by model, length and run.deterministic, none on the host.
   PolicyInput policy_input() const;
 };
 
-/// docs/scenario.md lists the keys. Paths inside are relative to the scenario's folder. Throws InputError: unknown key (with the nearest known one),
-/// wrong type or unit, value out of range, missing file.
+/// docs/scenario.md lists the keys. Paths inside are relative to the scenario's folder. Throws InputError: unknown key
+/// (with the nearest known one), wrong type or unit, value out of range, missing file.
 Scenario read_scenario(const std::filesystem::path& path);
 
 /// The same with `--set key=value` overrides applied first ("policy.name=megatrain", "machine.profile=p.json"). A value
-/// that is not TOML is a text, so that quotes may be left out. Paths in overrides are relative to the current folder, or
-/// else to the scenario's. machine.profile replaces machine.hardware and the other way round.
+/// that is not TOML is a text, so that quotes may be left out. Paths in overrides are relative to the current folder,
+/// or else to the scenario's. machine.profile replaces machine.hardware and the other way round.
 Scenario read_scenario(const std::filesystem::path& path, const std::vector<std::string>& overrides);
 
 /// A scenario that is no file of its own: `place` stands in messages, paths in `text` are relative to `folder`.
 Scenario parse_scenario(const std::string& text, const std::string& place, const std::filesystem::path& folder,
                         const std::vector<std::string>& overrides);
 
-/// The same as a table of keys, overrides applied, for programs that write a scenario from another one. Only its TOML has
-/// been checked.
+/// The same as a table of keys, overrides applied, for programs that write a scenario from another one. Only its TOML
+/// has been checked.
 struct TomlDocument;
 TomlDocument read_scenario_document(const std::filesystem::path& path, const std::vector<std::string>& overrides);
 

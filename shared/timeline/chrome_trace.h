@@ -1,4 +1,5 @@
-// Chrome trace JSON (opens in Perfetto): each timeline is a process, each lane a thread, flow arrows for edges that bound.
+// Chrome trace JSON (opens in Perfetto): each timeline is a process, each lane a thread, flow arrows for edges that
+// bound.
 #pragma once
 
 #include <filesystem>

@@ -30,14 +30,14 @@ struct TierPeak {
 struct Timeline {
   TimelineSource source = TimelineSource::predicted;
   std::string schedule_hash;
-  std::string scenario;         // name, for people
-  std::string machine;          // name
-  int first_step = 0;           // the steps recorded: [first_step, first_step + steps)
+  std::string scenario;  // name, for people
+  std::string machine;   // name
+  int first_step = 0;    // the steps recorded: [first_step, first_step + steps)
   int steps = 0;
-  int warmup_steps = 0;         // of those, the leading ones that are not steady state
-  std::vector<OpTime> ops;      // ordered by (step, op)
+  int warmup_steps = 0;     // of those, the leading ones that are not steady state
+  std::vector<OpTime> ops;  // ordered by (step, op)
   std::vector<TierPeak> peaks;
-  std::vector<double> losses;   // measured only: mean token loss per step
+  std::vector<double> losses;  // measured only: mean token loss per step
 };
 
 /// Index of the last backward op of compute, whose ends mark the step boundaries.

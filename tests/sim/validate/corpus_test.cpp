@@ -1,6 +1,6 @@
-// The recorded runs of the repository, predicted anew: no change of the simulator may make them worse. The bounds are the
-// thresholds of docs/validation.md, which were stated before anything was measured, but for the median step error: the
-// first six runs reach 2.44 % where 2 % was the aim (docs/validation.md says why), and it may not grow from there.
+// The recorded runs of the repository, predicted anew: no change of the simulator may make them worse. The bounds are
+// the thresholds of docs/validation.md, which were stated before anything was measured, but for the median step error:
+// the first six runs reach 2.44 % where 2 % was the aim (docs/validation.md says why), and it may not grow from there.
 #include <gtest/gtest.h>
 
 #include "shared/ir/memory.h"
