@@ -3,6 +3,7 @@
 // reads its cache line counts once. Run: adamw_bench [--benchmark_filter=planes]
 #include <benchmark/benchmark.h>
 
+#include <chrono>
 #include <cstdint>
 #include <thread>
 #include <vector>
@@ -84,6 +85,34 @@ void accumulate(benchmark::State& state) {
   report(state, 10);
 }
 
+/// AdamW as a run calls it: one layer after another, each after a pause in which the helpers have gone to sleep.
+void adamw_layers(benchmark::State& state) {
+  const std::int64_t layer = state.range(0) << 20;
+  const auto pause = std::chrono::milliseconds(state.range(1));
+  std::vector<std::uint16_t> weights(kCount, 0x3F80), low_bits(kCount), gradient(kCount, 0x3A00);
+  std::vector<float> m(kCount), v(kCount);
+  const StepScalars scalars = make_step_scalars({}, 10, 1.0, true);
+  const int threads = static_cast<int>(std::thread::hardware_concurrency());
+  std::int64_t at = 0, updated = 0;
+  double busy_seconds = 0;
+  for (auto _ : state) {
+    std::this_thread::sleep_for(pause);
+    OptimizerStates states;
+    states.weights = weights.data() + at;
+    states.low_bits = low_bits.data() + at;
+    states.m = m.data() + at;
+    states.v = v.data() + at;
+    const auto start = std::chrono::steady_clock::now();
+    adamw_host(states, gradient.data() + at, ElementType::bf16, layer, scalars, threads);
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    state.SetIterationTime(seconds);
+    busy_seconds += seconds;
+    updated += layer;
+    at = at + 2 * layer <= kElements ? at + layer : 0;
+  }
+  state.counters["params/s"] = benchmark::Counter(static_cast<double>(updated) / busy_seconds);
+}
+
 void by_threads(benchmark::internal::Benchmark* bench) {
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
   for (int threads = 1; threads < cores; threads *= 2) bench->Arg(threads);
@@ -95,6 +124,11 @@ BENCHMARK_CAPTURE(adamw, planes_bf16_gradient, StateFormat::planes, ElementType:
 BENCHMARK_CAPTURE(adamw, planes_fp32_gradient, StateFormat::planes, ElementType::fp32)->Apply(by_threads);
 BENCHMARK_CAPTURE(adamw, master_and_copy, StateFormat::master_and_copy, ElementType::bf16)->Apply(by_threads);
 BENCHMARK_CAPTURE(adamw, bf16_parameters, StateFormat::bf16, ElementType::bf16)->Apply(by_threads);
+BENCHMARK(adamw_layers)
+    ->ArgsProduct({{4, 16, 32}, {0, 5}})
+    ->ArgNames({"Mi", "pause_ms"})
+    ->UseManualTime()
+    ->Unit(benchmark::kMillisecond);
 BENCHMARK(finish_gradient)->Apply(by_threads);
 BENCHMARK(sum_of_squares)->Apply(by_threads);
 BENCHMARK(accumulate)->Apply(by_threads);

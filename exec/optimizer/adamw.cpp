@@ -27,6 +27,14 @@ constexpr Words kWords;
 constexpr Halves kHalves;
 /// Ranges of threads begin at a multiple of this: whole cache lines of every plane.
 constexpr std::int64_t kGranule = 1024;
+/// Elements ahead of the update that are asked for: the hardware follows fewer streams than a layer has planes.
+constexpr std::int64_t kPrefetch = 512;
+
+void prefetch(const float* plane, std::int64_t i) {
+  hwy::Prefetch(plane + i);
+  hwy::Prefetch(plane + i + 16);
+}
+void prefetch(const std::uint16_t* plane, std::int64_t i) { hwy::Prefetch(plane + i); }
 
 // --- how elements are stored -----------------------------------------------------------------------------------------
 
@@ -75,6 +83,10 @@ struct PlanesParameter {
     store_halves(hn::ShiftRight<16>(hn::Add(bits, hn::Set(kWords, 0x8000))), hi + i);
     store_halves(hn::And(bits, hn::Set(kWords, 0xFFFF)), lo + i);
   }
+  void prefetch(std::int64_t i) const {
+    penstock::exec::prefetch(hi, i);
+    penstock::exec::prefetch(lo, i);
+  }
   float load_one(std::int64_t i) const { return std::bit_cast<float>(join_planes(hi[i], lo[i])); }
   void store_one(float value, std::int64_t i) const {
     const PlanePair pair = split_planes(std::bit_cast<std::uint32_t>(value));
@@ -93,6 +105,7 @@ struct MasterParameter {
     Fp32Array::store(value, master + i);
     Bf16Array::store(value, copy + i);
   }
+  void prefetch(std::int64_t i) const { penstock::exec::prefetch(master, i); }
   float load_one(std::int64_t i) const { return master[i]; }
   void store_one(float value, std::int64_t i) const {
     master[i] = value;
@@ -106,6 +119,7 @@ struct Bf16Parameter {
   explicit Bf16Parameter(const OptimizerStates& s) : weights(s.weights) {}
   FloatVector load(std::int64_t i) const { return Bf16Array::load(weights + i); }
   void store(FloatVector value, std::int64_t i) const { Bf16Array::store(value, weights + i); }
+  void prefetch(std::int64_t i) const { penstock::exec::prefetch(weights, i); }
   float load_one(std::int64_t i) const { return Bf16Array::load_one(weights + i); }
   void store_one(float value, std::int64_t i) const { Bf16Array::store_one(value, weights + i); }
 };
@@ -151,13 +165,24 @@ void update_range(const OptimizerStates& states, const void* gradient, const Ste
   std::int64_t i = begin;
   if constexpr (kVectorFma) {
     const auto lanes = static_cast<std::int64_t>(hn::Lanes(kFloats));
-    for (; i + lanes <= end; i += lanes) {
-      FloatVector p = parameter.load(i), first = Moment::load(m + i), second = Moment::load(v + i);
-      update_vector(scalars, Gradient::load(g + i), p, first, second);
-      parameter.store(p, i);
-      Moment::store(first, m + i);
-      Moment::store(second, v + i);
+    const auto update = [&](std::int64_t at) {
+      FloatVector p = parameter.load(at), first = Moment::load(m + at), second = Moment::load(v + at);
+      update_vector(scalars, Gradient::load(g + at), p, first, second);
+      parameter.store(p, at);
+      Moment::store(first, m + at);
+      Moment::store(second, v + at);
+    };
+    // A cache line of 16-bit elements at a time.
+    for (; i + 2 * lanes <= end; i += 2 * lanes) {
+      const std::int64_t ahead = std::min(i + kPrefetch, end - 1);
+      parameter.prefetch(ahead);
+      prefetch(m, ahead);
+      prefetch(v, ahead);
+      prefetch(g, ahead);
+      update(i);
+      update(i + lanes);
     }
+    for (; i + lanes <= end; i += lanes) update(i);
   }
   for (; i < end; ++i) {
     float p = parameter.load_one(i), first = Moment::load_one(m + i), second = Moment::load_one(v + i);
