@@ -1,12 +1,13 @@
 #include "exec/optimizer/thread_team.h"
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <exception>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "exec/optimizer/denormals.h"
@@ -16,7 +17,50 @@ namespace {
 
 using Body = std::function<void(std::int64_t, std::int64_t)>;
 
-/// A thread that runs one range at a time. One caller: start, then wait, then start again.
+/// Ranges of one call per thread. Threads take the next range when they are done with one, so that a thread that woke
+/// late or lost its core for a while holds up only its last range.
+constexpr std::int64_t kRangesPerThread = 8;
+
+/// One call: whoever has time runs its next range.
+class Ranges {
+ public:
+  Ranges(std::int64_t elements, std::int64_t granule, std::int64_t count, const Body& body)
+      : elements_(elements),
+        granule_(granule),
+        granules_((elements + granule - 1) / granule),
+        count_(count),
+        body_(body) {}
+
+  /// Until none is left. Throws nothing.
+  void run() {
+    const KeepDenormals keep;
+    for (std::int64_t range; (range = next_.fetch_add(1, std::memory_order_relaxed)) < count_;) try {
+        body_(begin_of(range), begin_of(range + 1));
+      } catch (...) {
+        const std::lock_guard lock(mutex_);
+        if (range < failed_) {
+          failed_ = range;
+          failure_ = std::current_exception();
+        }
+      }
+  }
+  /// The exception of the first range that threw. After every thread has ended.
+  void rethrow() const {
+    if (failure_) std::rethrow_exception(failure_);
+  }
+
+ private:
+  std::int64_t begin_of(std::int64_t range) const { return std::min(elements_, granules_ * range / count_ * granule_); }
+
+  const std::int64_t elements_, granule_, granules_, count_;
+  const Body& body_;
+  std::atomic<std::int64_t> next_{0};
+  std::mutex mutex_;
+  std::int64_t failed_ = std::numeric_limits<std::int64_t>::max();
+  std::exception_ptr failure_;
+};
+
+/// A thread that helps with one call at a time. One caller: start, then wait, then start again.
 class Helper {
  public:
   Helper() : thread_([this] { serve(); }) {}
@@ -31,50 +75,37 @@ class Helper {
   Helper(const Helper&) = delete;
   Helper& operator=(const Helper&) = delete;
 
-  /// `body` must live until wait has returned. Allocates nothing: what is started is always waited for.
-  void start(const Body& body, std::int64_t begin, std::int64_t end) {
+  /// `ranges` must live until wait has returned. Allocates nothing: what is started is always waited for.
+  void start(Ranges& ranges) {
     {
       const std::lock_guard lock(mutex_);
-      body_ = &body;
-      begin_ = begin;
-      end_ = end;
+      ranges_ = &ranges;
     }
     changed_.notify_all();
   }
 
-  /// What the body threw, or nullptr.
-  std::exception_ptr wait() {
+  void wait() {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return body_ == nullptr; });
-    return std::exchange(failure_, nullptr);
+    changed_.wait(lock, [this] { return ranges_ == nullptr; });
   }
 
  private:
   void serve() {
     std::unique_lock lock(mutex_);
     for (;;) {
-      changed_.wait(lock, [this] { return body_ != nullptr || stopping_; });
-      if (body_ == nullptr) return;
+      changed_.wait(lock, [this] { return ranges_ != nullptr || stopping_; });
+      if (ranges_ == nullptr) return;
       lock.unlock();
-      std::exception_ptr failure;
-      try {
-        const KeepDenormals keep;
-        (*body_)(begin_, end_);
-      } catch (...) {
-        failure = std::current_exception();
-      }
+      ranges_->run();
       lock.lock();
-      failure_ = failure;
-      body_ = nullptr;
+      ranges_ = nullptr;
       changed_.notify_all();
     }
   }
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  const Body* body_ = nullptr;  // set from start until it has ended
-  std::int64_t begin_ = 0, end_ = 0;
-  std::exception_ptr failure_;
+  Ranges* ranges_ = nullptr;  // set from start until it has ended
   bool stopping_ = false;
   std::thread thread_;  // last: starts when the rest exists
 };
@@ -87,29 +118,16 @@ std::vector<std::unique_ptr<Helper>>& team() {
 }  // namespace
 
 void for_ranges(std::int64_t elements, std::int64_t granule, int threads, const Body& body) {
-  const std::int64_t granules = (elements + granule - 1) / granule;
-  const std::int64_t parts = std::clamp<std::int64_t>(threads, 1, std::max<std::int64_t>(granules, 1));
-  const auto begin_of = [&](std::int64_t part) { return std::min(elements, granules * part / parts * granule); };
-  const auto helpers = static_cast<std::size_t>(parts - 1);
+  const std::int64_t granules = std::max<std::int64_t>((elements + granule - 1) / granule, 1);
+  const std::int64_t runners = std::clamp<std::int64_t>(threads, 1, granules);
+  const auto helpers = static_cast<std::size_t>(runners - 1);
   while (team().size() < helpers) team().push_back(std::make_unique<Helper>());
 
-  for (std::size_t i = 0; i < helpers; ++i) {
-    const std::int64_t begin = begin_of(static_cast<std::int64_t>(i) + 1),
-                       end = begin_of(static_cast<std::int64_t>(i) + 2);
-    team()[i]->start(body, begin, end);
-  }
-  std::exception_ptr failure;
-  try {
-    const KeepDenormals keep;
-    body(0, begin_of(1));
-  } catch (...) {
-    failure = std::current_exception();
-  }
-  for (std::size_t i = 0; i < helpers; ++i) {
-    const std::exception_ptr thrown = team()[i]->wait();
-    if (!failure) failure = thrown;
-  }
-  if (failure) std::rethrow_exception(failure);
+  Ranges ranges(elements, granule, runners == 1 ? 1 : std::min(granules, runners * kRangesPerThread), body);
+  for (std::size_t i = 0; i < helpers; ++i) team()[i]->start(ranges);
+  ranges.run();
+  for (std::size_t i = 0; i < helpers; ++i) team()[i]->wait();
+  ranges.rethrow();
 }
 
 }  // namespace penstock::exec

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
+#include <condition_variable>
 #include <mutex>
 #include <stdexcept>
 #include <string>
@@ -26,27 +28,43 @@ Ranges ranges_of(std::int64_t elements, std::int64_t granule, int threads) {
   return ranges;
 }
 
-TEST(ForRanges, CutsAtMultiplesOfTheGranule) {
-  EXPECT_EQ(ranges_of(100, 10, 3), (Ranges{{0, 30}, {30, 60}, {60, 100}}));  // 10 granules: 3, 3, 4
-  EXPECT_EQ(ranges_of(95, 10, 2), (Ranges{{0, 50}, {50, 95}}));
+TEST(ForRanges, CutsAtMultiplesOfTheGranuleEightRangesPerThread) {
+  const Ranges ranges = ranges_of(995, 10, 2);  // 100 granules in 16 ranges: 6, 6, 6, 7, ...
+  ASSERT_EQ(ranges.size(), 16U);
+  EXPECT_EQ(ranges[0], (Ranges::value_type{0, 60}));
+  EXPECT_EQ(ranges[3], (Ranges::value_type{180, 250}));
+  EXPECT_EQ(ranges[15], (Ranges::value_type{930, 995}));
+  for (std::size_t i = 1; i < ranges.size(); ++i) EXPECT_EQ(ranges[i].first, ranges[i - 1].second);
 }
 
-TEST(ForRanges, NeverUsesMoreThreadsThanGranules) {
+TEST(ForRanges, NeverCutsAGranule) {
+  EXPECT_EQ(ranges_of(95, 10, 8).size(), 10U);
   EXPECT_EQ(ranges_of(15, 10, 8), (Ranges{{0, 10}, {10, 15}}));
   EXPECT_EQ(ranges_of(5, 10, 4), (Ranges{{0, 5}}));
-  EXPECT_EQ(ranges_of(5, 10, 0), (Ranges{{0, 5}}));
   EXPECT_EQ(ranges_of(0, 10, 4), (Ranges{{0, 0}}));
 }
 
-TEST(ForRanges, RunsOnDifferentThreadsAndAgain) {
+TEST(ForRanges, OneThreadHasOneRange) {
+  EXPECT_EQ(ranges_of(100, 10, 1), (Ranges{{0, 100}}));
+  EXPECT_EQ(ranges_of(100, 10, 0), (Ranges{{0, 100}}));
+}
+
+TEST(ForRanges, ASlowRangeHoldsUpNoOther) {
   for (int round = 0; round < 100; ++round) {
-    std::vector<std::thread::id> ids(4);
-    for_ranges(4, 1, 4, [&](std::int64_t begin, std::int64_t) {
-      ids[static_cast<std::size_t>(begin)] = std::this_thread::get_id();
+    std::mutex mutex;
+    std::condition_variable ended;
+    int others = 0;
+    bool all = false;
+    for_ranges(16, 1, 2, [&](std::int64_t begin, std::int64_t) {
+      std::unique_lock lock(mutex);
+      if (begin > 0) {
+        ++others;
+        ended.notify_all();
+      } else {
+        all = ended.wait_for(lock, std::chrono::minutes(1), [&] { return others == 15; });
+      }
     });
-    EXPECT_EQ(ids[0], std::this_thread::get_id());
-    std::sort(ids.begin(), ids.end());
-    EXPECT_EQ(std::unique(ids.begin(), ids.end()), ids.end());
+    ASSERT_TRUE(all) << others << " of the 15 other ranges ran while the first did";
   }
 }
 
