@@ -9,6 +9,7 @@
 #include "exec/calibrate/calibrate.h"
 #include "exec/calibrate/cuda_machine.h"
 #include "exec/calibrate/cuda_ops.h"
+#include "exec/calibrate/host_passes.h"
 #include "exec/runtime/limits.h"
 #include "exec/runtime/machine_name.h"
 
@@ -16,6 +17,7 @@ namespace penstock::exec {
 namespace {
 
 constexpr std::int64_t kSmallestCopy = std::int64_t{16} << 10, kLargestCopy = std::int64_t{256} << 20;
+constexpr std::int64_t kSmallLayer = std::int64_t{4} << 20, kLargeLayer = std::int64_t{64} << 20;  // elements
 constexpr double kLoadSeconds = 0.45;  // of AdamW at each combination
 constexpr int kLoadRepeats = 3;        // slices of it, for the spread
 constexpr double kSettleSeconds = 4;   // until a GPU without a pause has settled; the next scenarios find it warm
@@ -116,9 +118,31 @@ class CudaCalibration {
       cpu.adamw_by_threads.push_back({threads, rate.seconds});
       spread(fmt::format("adamw {}", threads), rate.spread);
     }
+    passes();
     CudaCopies copies(gate_);
     curves(copies);
     sharing(copies, adamw);
+  }
+
+  /// What a schedule's optimizer lane does, on as many threads as it will have.
+  void passes() {
+    progress_("passes of the host", 0.08);
+    std::int64_t largest = kSmallLayer;
+    std::set<int> counts;
+    for (const Scenario& scenario : scenarios_) {
+      for (const Layer& layer : scenario.model.layers) largest = std::max(largest, layer.state_elements);
+      const int wanted = scenario.policy.optimizer_threads;
+      counts.insert(std::clamp(wanted > 0 ? wanted : limits_.cores - 1, 1, limits_.cores));
+    }
+    largest = std::min(largest, kLargeLayer);
+    HostPasses passes(2 * kLargeLayer * HostPasses::kBytes);
+    for (const int threads : counts)
+      for (const std::int64_t elements : std::set{kSmallLayer, largest})
+        for (MeasuredPass& pass : passes.measure(elements, threads)) {
+          double& widest = profile_.spread[pass.point.name];
+          widest = std::max(widest, pass.spread);
+          profile_.machine.cpu.passes.push_back(std::move(pass.point));
+        }
   }
 
   void curves(CudaCopies& copies) {

@@ -1,5 +1,6 @@
 #include "exec/optimizer/adamw.h"
 
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include <algorithm>

@@ -43,13 +43,23 @@ struct ThreadRate {
   double per_second = 0;
 };
 
+/// A pass of the host (AdamW, a sum, the finishing of a gradient; shared/ir/host_pass_names.h) over `bytes` read and
+/// written, timed as a run's ops find the machine: threads asleep, caches cold.
+struct HostPassPoint {
+  std::string name;
+  int threads = 0;
+  double bytes = 0;
+  double seconds = 0;
+};
+
 struct Cpu {
   int cores = 0;
   double dram_bytes_per_second = 0;          // all cores together
   std::vector<ThreadRate> dram_by_threads;   // bytes/s by number of threads; may be empty
   std::vector<ThreadRate> adamw_by_threads;  // parameters/s of the planes layout (26 B/param of traffic)
   double adamw_bytes_per_parameter = 26;
-  std::vector<DramSharing> sharing;  // measured combinations; empty = plain max-min
+  std::vector<DramSharing> sharing;   // measured combinations; empty = plain max-min
+  std::vector<HostPassPoint> passes;  // empty: AdamW by adamw_by_threads, everything else by dram_by_threads
 };
 
 struct MatmulPoint {

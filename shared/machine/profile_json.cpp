@@ -106,6 +106,11 @@ Cpu read_cpu(JsonObject object) {
     sharing.d2h_bytes_per_second = rate(point, "d2h_bytes_per_second");
     return sharing;
   });
+  if (object.has("passes"))
+    cpu.passes = read_points<HostPassPoint>(object, "passes", [](JsonObject& point) {
+      return HostPassPoint{point.text("name"), threads(point, "threads", 1), point.number("bytes", 1, 1e18),
+                           duration(point, "seconds")};
+    });
   object.finish();
   return cpu;
 }
@@ -237,13 +242,18 @@ json cpu_json(const Cpu& cpu) {
           {"dram_by_threads", thread_rates_json(cpu.dram_by_threads)},
           {"adamw_by_threads", thread_rates_json(cpu.adamw_by_threads)},
           {"adamw_bytes_per_parameter", cpu.adamw_bytes_per_parameter},
-          {"sharing", list_of(cpu.sharing, [](const DramSharing& sharing) {
-             return json{{"cpu_threads", sharing.cpu_threads},
-                         {"h2d", sharing.h2d},
-                         {"d2h", sharing.d2h},
-                         {"cpu_bytes_per_second", sharing.cpu_bytes_per_second},
-                         {"h2d_bytes_per_second", sharing.h2d_bytes_per_second},
-                         {"d2h_bytes_per_second", sharing.d2h_bytes_per_second}};
+          {"sharing", list_of(cpu.sharing,
+                              [](const DramSharing& sharing) {
+                                return json{{"cpu_threads", sharing.cpu_threads},
+                                            {"h2d", sharing.h2d},
+                                            {"d2h", sharing.d2h},
+                                            {"cpu_bytes_per_second", sharing.cpu_bytes_per_second},
+                                            {"h2d_bytes_per_second", sharing.h2d_bytes_per_second},
+                                            {"d2h_bytes_per_second", sharing.d2h_bytes_per_second}};
+                              })},
+          {"passes", list_of(cpu.passes, [](const HostPassPoint& point) {
+             return json{
+                 {"name", point.name}, {"threads", point.threads}, {"bytes", point.bytes}, {"seconds", point.seconds}};
            })}};
 }
 

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "shared/error.h"
+#include "shared/ir/host_pass_names.h"
 #include "shared/model/kernels.h"
 #include "sim/cost/rates.h"
 
@@ -121,9 +122,12 @@ class CostModel {
 
   // --- on the host
 
-  /// `traffic` bytes of DRAM in `seconds`, on `threads` threads.
-  OpCost host_pass(double traffic, double seconds, int threads) const {
+  /// `traffic` bytes of DRAM on `threads` threads.
+  OpCost host_pass(double traffic, HostPassCost pass, int threads) const {
+    if (pass.seconds_per_byte <= 0) missing("cpu.dram");
     OpCost cost;
+    const double seconds = traffic * pass.seconds_per_byte;
+    cost.latency_seconds = pass.fixed_seconds;
     cost.fluid_seconds = seconds;
     cost.traffic = TrafficClass::cpu;
     cost.threads = threads;
@@ -132,26 +136,34 @@ class CostModel {
     use(cost, kCores, seconds * std::min(threads, std::max(1, machine_.cpu.cores)));
     return cost;
   }
-  OpCost host_pass(double traffic, int threads) const {
-    double rate = dram_rate(machine_.cpu, threads);
-    if (rate <= 0) missing("cpu.dram");
-    if (machine_.software.pass_bytes_per_second > 0) rate = std::min(rate, machine_.software.pass_bytes_per_second);
-    return host_pass(traffic, traffic / rate, threads);
+  OpCost host_pass(double traffic, int threads, std::string_view name = "") const {
+    HostPassCost pass = host_pass_cost(machine_.cpu, name, threads);
+    if (const double most = machine_.software.pass_bytes_per_second; most > 0 && pass.seconds_per_byte > 0)
+      pass.seconds_per_byte = std::max(pass.seconds_per_byte, 1 / most);
+    return host_pass(traffic, pass, threads);
   }
-  OpCost pass(double traffic, int threads, std::string_view name = "") const {
-    return on_gpu_ && !machine_.gpu.is_host ? hbm_pass(traffic, name) : host_pass(traffic, threads);
-  }
+  bool in_hbm() const { return on_gpu_ && !machine_.gpu.is_host; }
+  OpCost pass(double traffic, int threads) const { return in_hbm() ? hbm_pass(traffic) : host_pass(traffic, threads); }
 
   OpCost price(const OptimizerWork& work) const {
     const double elements = static_cast<double>(work.elements);
     const double traffic = elements * optimizer_bytes_per_parameter(schedule_.numerics);
-    if (on_gpu_ && !machine_.gpu.is_host) return hbm_pass(traffic, "adamw");
-    const double rate = adamw_rate(machine_.cpu, schedule_.numerics, work.threads);
-    if (rate <= 0) missing("cpu.dram");
-    return host_pass(traffic, elements / rate, work.threads);
+    if (in_hbm()) return hbm_pass(traffic, "adamw");
+    return host_pass(traffic, adamw_cost(machine_.cpu, schedule_.numerics, work.threads), work.threads);
   }
-  OpCost price(const AccumulateWork& work) const { return pass(accessed(), work.threads); }
-  OpCost price(const FinishGradientWork& work) const { return pass(accessed(), work.threads, "finish gradient"); }
+  OpCost price(const AccumulateWork& work) const {
+    const Numerics& numerics = schedule_.numerics;
+    return in_hbm() ? hbm_pass(accessed())
+                    : host_pass(
+                          accessed(), work.threads,
+                          accumulate_pass_name(numerics.gradient_link, numerics.gradient_sum, !adds_to_gradient(*op_)));
+  }
+  OpCost price(const FinishGradientWork& work) const {
+    const Numerics& numerics = schedule_.numerics;
+    return in_hbm()
+               ? hbm_pass(accessed(), "finish gradient")
+               : host_pass(accessed(), work.threads, finish_pass_name(numerics.gradient_sum, numerics.gradient_link));
+  }
   OpCost price(const HostPassWork& work) const {
     return host_pass(static_cast<double>(work.traffic_bytes), work.threads);
   }

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "sim/cost/cost_model.h"
+#include "sim/cost/rates.h"
 
 namespace penstock::sim {
 namespace {
@@ -43,6 +44,8 @@ ResourceVector always(const Machine& machine) {
   for (const ThreadRate& rate : machine.cpu.dram_by_threads) dram = std::max(dram, rate.per_second);
   for (const ThreadRate& rate : machine.cpu.adamw_by_threads)
     dram = std::max(dram, rate.per_second * machine.cpu.adamw_bytes_per_parameter);
+  for (const HostPassPoint& point : machine.cpu.passes)
+    dram = std::max(dram, best_host_rate(machine.cpu, point.threads));
   for (const DramSharing& point : machine.cpu.sharing)
     dram = std::max(dram, point.cpu_bytes_per_second + point.h2d_bytes_per_second + point.d2h_bytes_per_second);
   capacity[kDram] = or_unlimited(dram);

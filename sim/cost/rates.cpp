@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <string>
+
+#include "shared/ir/host_pass_names.h"
 
 namespace penstock::sim {
 namespace {
@@ -230,10 +233,45 @@ double optimizer_bytes_per_parameter(const Numerics& numerics) {
   return 0;
 }
 
-double adamw_rate(const Cpu& cpu, const Numerics& numerics, int threads) {
-  const double traffic = optimizer_bytes_per_parameter(numerics);
-  if (cpu.adamw_by_threads.empty()) return dram_rate(cpu, threads) / traffic;
-  return rate_of_threads(cpu.adamw_by_threads, threads) * cpu.adamw_bytes_per_parameter / traffic;
+HostPassCost host_pass_cost(const Cpu& cpu, std::string_view name, int threads) {
+  const HostPassPoint* nearest = nullptr;
+  for (const HostPassPoint& point : cpu.passes)
+    if (point.name == name &&
+        (nearest == nullptr || std::abs(point.threads - threads) < std::abs(nearest->threads - threads)))
+      nearest = &point;
+  const double dram = dram_rate(cpu, threads);
+  if (nearest == nullptr) return {0, dram > 0 ? 1 / dram : 0};
+  HostPassPoint small = *nearest, large = *nearest;
+  for (const HostPassPoint& point : cpu.passes) {
+    if (point.name != name || point.threads != nearest->threads) continue;
+    if (point.bytes < small.bytes) small = point;
+    if (point.bytes > large.bytes) large = point;
+  }
+  HostPassCost cost{0, large.seconds / large.bytes};
+  if (small.bytes < large.bytes) {
+    const double slope = (large.seconds - small.seconds) / (large.bytes - small.bytes);
+    cost.seconds_per_byte = std::clamp(slope, 0.0, cost.seconds_per_byte);
+    cost.fixed_seconds = large.seconds - large.bytes * cost.seconds_per_byte;
+  }
+  if (const double there = dram_rate(cpu, nearest->threads); there > 0 && dram > 0)
+    cost.seconds_per_byte *= there / dram;
+  return cost;
+}
+
+HostPassCost adamw_cost(const Cpu& cpu, const Numerics& numerics, int threads) {
+  const std::string name = adamw_pass_name(numerics.states, numerics.moments, numerics.gradient_link);
+  const bool measured =
+      std::any_of(cpu.passes.begin(), cpu.passes.end(), [&](const HostPassPoint& point) { return point.name == name; });
+  if (measured || cpu.adamw_by_threads.empty()) return host_pass_cost(cpu, name, threads);
+  return {0, 1 / (rate_of_threads(cpu.adamw_by_threads, threads) * cpu.adamw_bytes_per_parameter)};
+}
+
+double best_host_rate(const Cpu& cpu, int threads) {
+  double best = dram_rate(cpu, threads);
+  for (const HostPassPoint& point : cpu.passes)
+    if (const double seconds = host_pass_cost(cpu, point.name, threads).seconds_per_byte; seconds > 0)
+      best = std::max(best, 1 / seconds);
+  return best;
 }
 
 }  // namespace penstock::sim

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 #include "shared/ir/schedule.h"
 #include "shared/machine/machine.h"
@@ -48,7 +49,17 @@ double dram_rate(const Cpu& cpu, int threads);
 /// Bytes that AdamW reads and writes per parameter. planes with fp32 moments and bf16 gradients: hi 2 + 2, lo 2 + 2,
 /// m 4 + 4, v 4 + 4, gradient 2 = 26.
 double optimizer_bytes_per_parameter(const Numerics& numerics);
-/// Parameters per second of AdamW on the host. The table is of the planes layout; others go by their traffic.
-double adamw_rate(const Cpu& cpu, const Numerics& numerics, int threads);
+/// What a pass of the host costs: seconds that use nothing, and seconds for each byte that it reads and writes.
+struct HostPassCost {
+  double fixed_seconds = 0;
+  double seconds_per_byte = 0;  // 0: no rate is known
+};
+/// The line through the smallest and the largest point of that name, with the nearest number of threads (from there by
+/// dram_rate); a single point is taken as proportional. Without a point bytes / dram_rate.
+HostPassCost host_pass_cost(const Cpu& cpu, std::string_view name, int threads);
+/// The same of AdamW. Without a point by adamw_by_threads, which is of the planes layout; others go by their traffic.
+HostPassCost adamw_cost(const Cpu& cpu, const Numerics& numerics, int threads);
+/// Bytes per second that no pass on so many threads exceeds.
+double best_host_rate(const Cpu& cpu, int threads);
 
 }  // namespace penstock::sim

@@ -207,11 +207,11 @@ class BoundCounter {
     }
     const int threads = plan_.optimizer_threads;
     if (elements_on_host > 0) {
-      const double rate = adamw_rate(machine_.cpu, plan_.parameters.numerics, threads);
-      if (rate > 0) bound_.cpu = elements_on_host / rate;
+      bound_.cpu =
+          elements_on_host * traffic * adamw_cost(machine_.cpu, plan_.parameters.numerics, threads).seconds_per_byte;
     }
     const double passes = plan_.parameters.host_pass_bytes_per_parameter * static_cast<double>(plan_.model.parameters);
-    const double dram = dram_rate(machine_.cpu, threads);
+    const double dram = best_host_rate(machine_.cpu, threads);
     if (dram > 0) bound_.cpu = std::max(bound_.cpu + passes / dram, host_sum_bytes_ / dram);
     dram_bytes_ = elements_on_host * traffic + passes + host_sum_bytes_;
   }

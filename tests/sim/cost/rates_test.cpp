@@ -243,11 +243,41 @@ TEST(Optimizer, OtherFormatsGoByTheirTraffic) {
   cpu.cores = 4;
   cpu.dram_bytes_per_second = 52;
   Numerics numerics;
-  EXPECT_DOUBLE_EQ(adamw_rate(cpu, numerics, 4), 2);
+  EXPECT_DOUBLE_EQ(adamw_cost(cpu, numerics, 4).seconds_per_byte, 1.0 / 52);
   cpu.adamw_by_threads = {{4, 22}};
-  EXPECT_DOUBLE_EQ(adamw_rate(cpu, numerics, 4), 22);
+  EXPECT_DOUBLE_EQ(adamw_cost(cpu, numerics, 4).seconds_per_byte, 1.0 / (22 * 26));
   numerics.states = StateFormat::bf16;
-  EXPECT_DOUBLE_EQ(adamw_rate(cpu, numerics, 4), 26);
+  EXPECT_DOUBLE_EQ(adamw_cost(cpu, numerics, 4).seconds_per_byte, 1.0 / (22 * 26));
+  EXPECT_EQ(adamw_cost(cpu, numerics, 4).fixed_seconds, 0);
+}
+
+// 2 s for 100 bytes and 8 s for 700: a hundredth of a second per byte, and one that any pass takes.
+TEST(HostPasses, TimesLieOnTheLineThroughTheirPoints) {
+  Cpu cpu;
+  cpu.dram_by_threads = {{2, 10}, {4, 20}};
+  cpu.passes = {{"sum", 4, 100, 2}, {"sum", 4, 700, 8}, {"scan", 4, 100, 2}, {"adamw bf16 fp32 bf16", 4, 1000, 5}};
+  const HostPassCost sum = host_pass_cost(cpu, "sum", 4);
+  EXPECT_DOUBLE_EQ(sum.seconds_per_byte, 0.01);
+  EXPECT_DOUBLE_EQ(sum.fixed_seconds, 1);
+  const HostPassCost scan = host_pass_cost(cpu, "scan", 4);  // one point: proportional
+  EXPECT_DOUBLE_EQ(scan.seconds_per_byte, 0.02);
+  EXPECT_EQ(scan.fixed_seconds, 0);
+  EXPECT_DOUBLE_EQ(host_pass_cost(cpu, "sum", 2).seconds_per_byte, 0.02);    // half of DRAM's rate
+  EXPECT_DOUBLE_EQ(host_pass_cost(cpu, "other", 4).seconds_per_byte, 0.05);  // DRAM's
+  EXPECT_DOUBLE_EQ(best_host_rate(cpu, 4), 200);                             // of the bf16 states
+  Numerics numerics;
+  numerics.states = StateFormat::bf16;
+  cpu.adamw_by_threads = {{4, 1}};  // the pass that was measured in this format counts
+  EXPECT_DOUBLE_EQ(adamw_cost(cpu, numerics, 4).seconds_per_byte, 0.005);
+}
+
+// Noise: a small pass that seems slower per byte than it can be must not make large ones free, nor take less than none.
+TEST(HostPasses, NoFixedPartIsNegative) {
+  Cpu cpu;
+  cpu.passes = {{"sum", 4, 100, 0.5}, {"sum", 4, 700, 7}};
+  const HostPassCost sum = host_pass_cost(cpu, "sum", 4);
+  EXPECT_DOUBLE_EQ(sum.seconds_per_byte, 0.01);
+  EXPECT_EQ(sum.fixed_seconds, 0);
 }
 
 }  // namespace
