@@ -138,7 +138,7 @@ class CudaCalibration {
     HostPasses passes(2 * kLargeLayer * HostPasses::kBytes);
     for (const int threads : counts)
       for (const std::int64_t elements : std::set{kSmallLayer, largest})
-        for (MeasuredPass& pass : passes.measure(elements, threads)) {
+        for (MeasuredPass& pass : passes.run(elements, threads)) {
           double& widest = profile_.spread[pass.point.name];
           widest = std::max(widest, pass.spread);
           profile_.machine.cpu.passes.push_back(std::move(pass.point));

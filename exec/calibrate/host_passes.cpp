@@ -69,7 +69,7 @@ MeasuredPass HostPasses::timed(const std::string& name, std::int64_t elements, d
   return {{name, threads, bytes_per_element * static_cast<double>(elements), measured.seconds}, measured.spread};
 }
 
-std::vector<MeasuredPass> HostPasses::measure(std::int64_t elements, int threads) {
+std::vector<MeasuredPass> HostPasses::run(std::int64_t elements, int threads) {
   const StepScalars scalars = make_step_scalars(AdamHyper{}, 1, 1.0, true);
   std::vector<MeasuredPass> passes;
   const auto types = {ElementType::bf16, ElementType::fp32};

@@ -23,7 +23,7 @@ class HostPasses {
 
   /// AdamW in every format, sums and finished gradients in every type, each over layers of `elements` on `threads`
   /// threads. REQUIRES: elements * kBytes <= room_bytes.
-  std::vector<MeasuredPass> measure(std::int64_t elements, int threads);
+  std::vector<MeasuredPass> run(std::int64_t elements, int threads);
 
   static constexpr std::int64_t kBytes = 20;  // per element: three planes of fp32, four of bf16
 
