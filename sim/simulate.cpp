@@ -4,6 +4,7 @@
 #include "shared/model/kernels.h"
 #include "sim/cost/bounds.h"
 #include "sim/cost/cost_model.h"
+#include "sim/engine/power.h"
 #include "sim/engine/steady_state.h"
 
 namespace penstock::sim {
@@ -27,7 +28,8 @@ Timeline timeline_of(const Schedule& schedule, const Machine& machine, Simulated
 Prediction simulate(const Schedule& schedule, const Machine& machine, const SimulateOptions& options) {
   const Model model = make_model(schedule.model);
   const std::vector<OpCost> costs = op_costs(schedule, model, machine);
-  const Capacities capacities = machine_capacities(machine, schedule_threads(costs, schedule));
+  Capacities capacities = machine_capacities(machine, schedule_threads(costs, schedule));
+  capacities.power = power_curve(machine.gpu.power, sustained_slowdown(costs));
   SimulatedRun run = simulate_costs(schedule, costs, capacities, {options.max_steps, options.record_timeline});
 
   Prediction prediction;

@@ -20,10 +20,9 @@ constexpr std::int64_t kSmallestCopy = std::int64_t{16} << 10, kLargestCopy = st
 constexpr std::int64_t kSmallLayer = std::int64_t{4} << 20, kLargeLayer = std::int64_t{64} << 20;  // elements
 constexpr double kLoadSeconds = 0.45;  // of AdamW at each combination
 constexpr int kLoadRepeats = 3;        // slices of it, for the spread
-constexpr double kSettleSeconds = 4;   // until a GPU without a pause has settled; the next scenarios find it warm
-constexpr double kSettleAgainSeconds = 2.5;
-constexpr double kPacedSeconds = 3;
-constexpr double kDuties[] = {0.6, 0.8, 0.9};
+constexpr double kSettleSeconds = 2;   // more, until a GPU that has been without a pause for kPacedSeconds has settled
+constexpr double kPacedSeconds = 2.5;
+constexpr double kDuties[] = {0.6, 0.8, 0.9, 0.95};
 constexpr double kLeastSlowdown = 0.005;  // less than this between burst and sustained is noise
 constexpr std::int64_t kMostOptimizerElements = std::int64_t{256} << 20;
 
@@ -233,11 +232,11 @@ class CudaCalibration {
         const Measured launch = ops.launch_per_kernel();
         gpu().launch_seconds = launch.seconds;
         spread("launch", launch.spread);
-        progress_(name + ": power by duty", done + 0.4 * each);
-        power(ops);
       }
+      progress_(name + ": power by duty", done + 0.4 * each);
+      power(ops);
       progress_(name + ": without a pause", done + 0.7 * each);
-      ops.measure_sustained(tables_, i == 0 ? kSettleSeconds : kSettleAgainSeconds);
+      ops.measure_sustained(tables_, kSettleSeconds);
     }
     tables_.fill(gpu(), profile_.spread);
   }
@@ -250,15 +249,18 @@ class CudaCalibration {
     std::vector<CudaOps::Paced> paced;
     for (const double duty : kDuties) paced.push_back(ops.measure_paced(duty, kPacedSeconds));
     const CudaOps::Paced full = ops.measure_paced(1, kPacedSeconds);
-    gpu().power.clear();
-    if (full.layer_seconds < burst * (1 + kLeastSlowdown)) return;
+    const double slowdown = full.layer_seconds / burst - 1;
+    if (slowdown < kLeastSlowdown) return;
     PowerPoint last;
     for (const CudaOps::Paced& point : paced) {
       const double share = (point.layer_seconds - burst) / (full.layer_seconds - burst);
       if (point.duty <= last.duty || point.duty >= 1) continue;
-      last = {point.duty, std::clamp(share, last.share, 1.0)};
+      last = {point.duty, std::clamp(share, last.share, 1.0), slowdown};
       gpu().power.push_back(last);
     }
+    std::sort(gpu().power.begin(), gpu().power.end(), [](const PowerPoint& a, const PowerPoint& b) {
+      return std::pair{a.slowdown, a.duty} < std::pair{b.slowdown, b.duty};
+    });
   }
 
   std::span<const Scenario> scenarios_;

@@ -17,7 +17,7 @@ constexpr double kBurstSeconds = 0.15;   // of one op: short against the reactio
 constexpr double kLongOpSeconds = 0.01;  // idle again before the next sample of such an op
 constexpr double kSustainedSeconds = 4;  // of the rounds in which ops are timed
 constexpr std::size_t kMostGated = 250;  // commands behind a closed gate; the queue holds about a thousand
-constexpr double kPaceSeconds = 0.05;    // a layer or several, then a pause
+constexpr double kPaceSeconds = 0.25;    // layers, then a pause: a step in small
 constexpr int kLeastSamples = 2, kMostSamples = 7, kMostRounds = 9;
 
 double seconds_since(std::int64_t start) { return static_cast<double>(now_ns() - start) * 1e-9; }

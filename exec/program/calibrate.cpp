@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 
 #include "exec/cuda/backend.h"
 #include "exec/program/commands.h"
@@ -25,8 +26,9 @@ void print_profile(const Profile& profile, const std::string& output, double sec
     fmt::print("; {} in a burst", format_flops(gpu.matmul_burst_flops_per_second));
   fmt::print("\n");
   for (const PowerPoint& point : gpu.power)
-    fmt::print("power       busy for {:.0f} % of the time: {:.0f} % of the way to it\n", point.duty * 100,
-               point.share * 100);
+    fmt::print(
+        "power       {:.1f} % slower without a pause: busy for {:.0f} % of the time, {:.0f} % of the way to it\n",
+        point.slowdown * 100, point.duty * 100, point.share * 100);
   for (const AttentionPoint& point : gpu.attentions)
     fmt::print("attention   {} x {}: forward {}, backward {}\n", point.sequences, point.length,
                format_seconds(point.forward_seconds), format_seconds(point.backward_seconds));
@@ -63,7 +65,7 @@ int calibrate_command(const CalibrateCommandOptions& options) {
     scenarios.push_back(load_scenario(path, options.overrides, {}));
   check_output_file(options.output, options.scenarios);
   const bool cuda = choose_backend(scenarios.front(), options.backend) == "cuda";
-  if (cuda && !cuda_device_available()) throw InputError("backend cuda: " + describe_cuda_devices());
+  if (cuda && !cuda_device_available()) throw std::runtime_error("backend cuda: " + describe_cuda_devices());
   if (!cuda && scenarios.size() > 1)
     throw InputError(
         "calibrate: the host backend is measured for one scenario at a time (--backend cuda takes several)");

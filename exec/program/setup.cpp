@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <stdexcept>
 
 #include "exec/cuda/backend.h"
 #include "exec/host/backend.h"
@@ -68,7 +69,7 @@ std::unique_ptr<Backend> open_backend(const Scenario& scenario, const std::strin
       throw InputError(fmt::format(
           "backend cuda: the scenario's machine \"{}\" has no GPU; name one with --set machine.hardware=FILE",
           scenario.machine.name));
-    if (!cuda_device_available()) throw InputError("backend cuda: " + describe_cuda_devices());
+    if (!cuda_device_available()) throw std::runtime_error("backend cuda: " + describe_cuda_devices());
     return make_cuda_backend({.device = 0, .deterministic = scenario.run.deterministic, .hbm_limit_bytes = limit});
   }
   return make_host_backend({scenario.run.link_h2d_bytes_per_second, scenario.run.link_d2h_bytes_per_second, limit});

@@ -85,9 +85,12 @@ struct ElementwisePoint {
   double sustained_seconds = 0;  // without a pause; 0: as in a burst
 };
 
-/// A GPU that computes for `duty` of the time has gone `share` of the way from its burst to its sustained speed.
+/// A GPU that computes for `duty` of the time has gone `share` of the way from its burst to its sustained speed, if
+/// what it computes takes `slowdown` longer (of 1) when it never pauses. Work that would draw far more than the limit
+/// reaches it at a lower duty.
 struct PowerPoint {
   double duty = 0, share = 0;
+  double slowdown = 0;
 };
 
 struct Gpu {
@@ -108,7 +111,8 @@ struct Gpu {
   std::vector<MatmulPoint> matmuls;
   std::vector<AttentionPoint> attentions;
   std::vector<ElementwisePoint> elementwise;  // also "adamw" and "finish gradient", where the GPU does them
-  std::vector<PowerPoint> power;              // ascending, between (0, 0) and (1, 1); empty: share = duty
+  // Ascending in slowdown, then in duty, each curve between (0, 0) and (1, 1); empty: share = duty.
+  std::vector<PowerPoint> power;
 };
 
 struct Nvme {

@@ -1,6 +1,7 @@
 // "penstock-profile/1": reading and writing. Every member of Machine is there, always; numbers are in base units
 // (bytes, seconds, per second) and are written with as many digits as reading back the same bits takes.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <stdexcept>
 
@@ -166,9 +167,12 @@ Gpu read_gpu(JsonObject object) {
   });
   if (object.has("power")) {
     gpu.power = read_points<PowerPoint>(object, "power", [](JsonObject& point) {
-      return PowerPoint{point.number("duty", 0, 1), point.number("share", 0, 1)};
+      return PowerPoint{point.number("duty", 0, 1), point.number("share", 0, 1),
+                        point.has("slowdown") ? point.number("slowdown", 0, 1e3) : 0};
     });
-    check_ascending(object, "power", gpu.power, [](const PowerPoint& point) { return point.duty; });
+    check_ascending(object, "power", gpu.power, [](const PowerPoint& point) {
+      return std::pair{point.slowdown, point.duty};
+    });
   }
   object.finish();
   return gpu;
@@ -303,7 +307,7 @@ json gpu_json(const Gpu& gpu) {
                                                 {"sustained_seconds", point.sustained_seconds}};
                                   })},
           {"power", list_of(gpu.power, [](const PowerPoint& point) {
-             return json{{"duty", point.duty}, {"share", point.share}};
+             return json{{"duty", point.duty}, {"share", point.share}, {"slowdown", point.slowdown}};
            })}};
 }
 

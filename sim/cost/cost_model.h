@@ -22,7 +22,11 @@ double executed_flops(const Schedule& schedule, const Model& model);
 ///  - with a table of measured sharing, each class gets what was measured for the active combination, linear in the
 ///    number of threads (from the link alone at 0 threads), and DRAM's total is the largest that was measured;
 ///  - without a table DRAM is one capacity that everybody shares.
+/// The power curve is not among them: it depends on what the GPU computes.
 Capacities machine_capacities(const Machine& machine, int max_threads);
+
+/// How much longer the GPU's ops of one step take when they never pause, of their time in a burst.
+double sustained_slowdown(const std::vector<OpCost>& costs);
 
 /// CPU threads that all host ops together use at most: the sum over lanes of the largest op of each.
 int schedule_threads(const std::vector<OpCost>& costs, const Schedule& schedule);

@@ -61,7 +61,6 @@ ResourceVector always(const Machine& machine) {
 Capacities machine_capacities(const Machine& machine, int max_threads) {
   const ResourceVector base = always(machine);
   Capacities capacities(base, max_threads);
-  capacities.power = machine.gpu.power;
   for (const bool h2d : {false, true}) {
     for (const bool d2h : {false, true}) {
       ResourceVector together = base;
@@ -82,6 +81,16 @@ Capacities machine_capacities(const Machine& machine, int max_threads) {
     }
   }
   return capacities;
+}
+
+double sustained_slowdown(const std::vector<OpCost>& costs) {
+  double burst = 0, extra = 0;
+  for (const OpCost& cost : costs) {
+    extra += cost.sustained_extra_seconds;
+    // What moves bytes only does not slow down and is no part of the mix.
+    if (cost.sustained_extra_seconds != 0) burst += cost.fluid_seconds;
+  }
+  return burst > 0 ? std::max(0.0, extra / burst) : 0;
 }
 
 int schedule_threads(const std::vector<OpCost>& costs, const Schedule& schedule) {

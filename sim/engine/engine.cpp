@@ -4,6 +4,8 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "sim/engine/power.h"
+
 namespace penstock::sim {
 
 bool EngineState::repeats(const EngineState& earlier, double tolerance_seconds) const {
@@ -62,7 +64,7 @@ double Engine::run_to_boundary() {
   while (!at_boundary_) advance_one_event();
   ++steps_;
   if (compute_lane_ >= 0 && now_ > 0)
-    power_share_ = capacities_.power_share(std::min(1.0, busy_[compute_lane_] / now_));
+    power_share_ = power_share(capacities_.power, std::min(1.0, busy_[compute_lane_] / now_));
   return now_;
 }
 

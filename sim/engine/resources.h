@@ -51,26 +51,12 @@ class Capacities {
   const ResourceVector& when(bool upload, bool download, int cpu_threads) const {
     return table_[index(upload, download, cpu_threads)];
   }
-  /// How far a GPU that computes for `duty` of the time has slowed down from burst to sustained: linear between the
-  /// points, (0, 0) and (1, 1).
-  double power_share(double duty) const {
-    PowerPoint low{0, 0};
-    for (const PowerPoint& high : power) {
-      if (duty <= high.duty) return between(low, high, duty);
-      low = high;
-    }
-    return between(low, {1, 1}, duty);
-  }
-  std::vector<PowerPoint> power;  // ascending in duty
+  std::vector<PowerPoint> power;  // one curve (power.h)
 
   /// The most that each resource ever gives, whatever is active: what bounds divide by.
   ResourceVector largest() const;
 
  private:
-  static double between(const PowerPoint& low, const PowerPoint& high, double duty) {
-    if (high.duty <= low.duty) return high.share;
-    return low.share + (duty - low.duty) / (high.duty - low.duty) * (high.share - low.share);
-  }
   std::size_t index(bool upload, bool download, int cpu_threads) const {
     const int threads = cpu_threads < max_threads_ ? cpu_threads : max_threads_;
     return static_cast<std::size_t>(threads * 4 + (upload ? 1 : 0) + (download ? 2 : 0));

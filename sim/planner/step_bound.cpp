@@ -10,6 +10,7 @@
 #include "shared/policy/plan.h"
 #include "sim/cost/cost_model.h"
 #include "sim/cost/rates.h"
+#include "sim/engine/power.h"
 
 namespace penstock::sim {
 namespace {
@@ -52,8 +53,8 @@ class BoundCounter {
   }
 
   struct Seconds {
-    double burst = 0, extra = 0;  // at duty d: burst + d x extra
-    double at(double duty) const { return burst + duty * extra; }
+    double burst = 0, extra = 0;
+    double at(double share) const { return burst + share * extra; }
   };
 
   /// The cheaper of overwriting gradients and adding to them.
@@ -231,7 +232,7 @@ class BoundCounter {
 
   /// One after the other, each phase at its own slowest part. Forward may run ahead of what leaves by the slots of the
   /// ring, what comes back may run ahead of backward likewise.
-  double phases_seconds(double duty, double up_rate, double down_rate) const {
+  double phases_seconds(double share, double up_rate, double down_rate) const {
     const PolicyParameters& p = plan_.parameters;
     const bool travels = p.activations == TierKind::dram;
     const double decoders = static_cast<double>(plan_.head - 1);
@@ -239,26 +240,30 @@ class BoundCounter {
         static_cast<double>(plan_.kept) +
         (p.checkpoint_every == 1 ? static_cast<double>(plan_.boundary) : 0.0);  // of blocks: kept alone
     const double loads = loads_of_phase();
-    double seconds = m() * outside_.at(duty);
+    double seconds = m() * outside_.at(share);
     for (const Group& group : plan_.groups) {
       const double count = static_cast<double>(group.count);
       const double ahead = p.activation_slots + (plan_.kept > 0 ? 1 : count + 1);
       const double bytes = travels ? std::max(0.0, decoders * count - ahead) * per_use : 0;
-      seconds += std::max({count * forward_.at(duty), bytes / down_rate, loads / up_rate});
-      seconds += std::max(count * backward_.at(duty), (bytes + loads) / up_rate);
+      seconds += std::max({count * forward_.at(share), bytes / down_rate, loads / up_rate});
+      seconds += std::max(count * backward_.at(share), (bytes + loads) / up_rate);
     }
     return seconds;
   }
 
-  /// The step T must be no less than its phases at the duty that T implies: busy = burst + busy / T x extra.
+  /// The step T must be no less than its phases at the share of the way to sustained that T implies. Without a measured
+  /// curve the share is the duty, and busy = burst + busy / T x extra; with one, it is no less than at burst / T.
   double phases_bound(double up_rate, double down_rate) const {
     const double burst = m() * (outside_.burst + forward_.burst + backward_.burst);
     const double extra = m() * (outside_.extra + forward_.extra + backward_.extra);
-    const auto duty = [&](double step) { return step > burst + extra ? burst / (step - extra) : 1.0; };
+    const auto share = [&](double step) {
+      if (machine_.gpu.power.empty()) return step > burst + extra ? burst / (step - extra) : 1.0;
+      return least_power_share(machine_.gpu.power, std::min(1.0, burst / step));
+    };
     double high = phases_seconds(1, up_rate, down_rate), low = phases_seconds(0, up_rate, down_rate);
     for (int i = 0; i < 24 && high - low > 1e-6 * high; ++i) {
       const double middle = (low + high) / 2;
-      (phases_seconds(duty(middle), up_rate, down_rate) > middle ? low : high) = middle;
+      (phases_seconds(share(middle), up_rate, down_rate) > middle ? low : high) = middle;
     }
     return low;
   }

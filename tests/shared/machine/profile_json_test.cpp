@@ -38,7 +38,8 @@ Profile odd_profile() {
   machine.gpu.matmuls = {{1, 2, 3, true, 1e-3 / 7, "qkv", 2, 1e-3 / 6}, {4, 5, 6, false, 1e-3 / 9}};
   machine.gpu.attentions = {{7, 8, 9, 10, 11, 1e-3 / 11, 1e-3 / 13, 1e-3 / 17, 1e-3 / 19}};
   machine.gpu.elementwise = {{"swiglu", 1e6 / 3, 1e-5 / 3, 1e-5 / 2.9}, {"", 1e7 / 3, 1e-4 / 3}};
-  machine.gpu.power = {{1.0 / 3, 1.0 / 7}, {2.0 / 3, 5.0 / 7}};
+  machine.gpu.power = {{1.0 / 3, 1.0 / 7, 0.01}, {2.0 / 3, 5.0 / 7, 0.01}, {1.0 / 9, 3.0 / 7, 0.1}};
+  machine.cpu.passes = {{"finish fp32 bf16", 15, 1e9 / 3, 1.0 / 7}};
   machine.gpu.op_launch_seconds = 1e-6 / 0.7;
   machine.gpu.op_seconds = 1e-6 / 0.9;
   machine.dram_bytes = 134'144'966'656;
@@ -83,6 +84,13 @@ void expect_same(const Cpu& a, const Cpu& b) {
   expect_same(a.dram_by_threads, b.dram_by_threads);
   expect_same(a.adamw_by_threads, b.adamw_by_threads);
   EXPECT_EQ(a.adamw_bytes_per_parameter, b.adamw_bytes_per_parameter);
+  ASSERT_EQ(a.passes.size(), b.passes.size());
+  for (std::size_t i = 0; i < a.passes.size(); ++i) {
+    EXPECT_EQ(a.passes[i].name, b.passes[i].name);
+    EXPECT_EQ(a.passes[i].threads, b.passes[i].threads);
+    EXPECT_EQ(a.passes[i].bytes, b.passes[i].bytes);
+    EXPECT_EQ(a.passes[i].seconds, b.passes[i].seconds);
+  }
   ASSERT_EQ(a.sharing.size(), b.sharing.size());
   for (std::size_t i = 0; i < a.sharing.size(); ++i) {
     EXPECT_EQ(a.sharing[i].cpu_threads, b.sharing[i].cpu_threads);
@@ -129,6 +137,7 @@ void expect_same_tables(const Gpu& a, const Gpu& b) {
   for (std::size_t i = 0; i < a.power.size(); ++i) {
     EXPECT_EQ(a.power[i].duty, b.power[i].duty);
     EXPECT_EQ(a.power[i].share, b.power[i].share);
+    EXPECT_EQ(a.power[i].slowdown, b.power[i].slowdown);
   }
 }
 

@@ -254,17 +254,6 @@ TEST(Engine, AGpuThatIdlesRunsFaster) {
   EXPECT_EQ(run.period_steps, 1);
 }
 
-// Points (0.5, 0) and (0.75, 0.4): none of the way at 0.5 and below, half of 0.4 at 0.625, then linear to all of it.
-TEST(Power, ShareIsLinearBetweenThePoints) {
-  Capacities capacities(unlimited_resources());
-  EXPECT_DOUBLE_EQ(capacities.power_share(0.3), 0.3);  // without points
-  capacities.power = {{0.5, 0}, {0.75, 0.4}};
-  EXPECT_DOUBLE_EQ(capacities.power_share(0.3), 0);
-  EXPECT_DOUBLE_EQ(capacities.power_share(0.625), 0.2);
-  EXPECT_DOUBLE_EQ(capacities.power_share(0.875), 0.7);
-  EXPECT_DOUBLE_EQ(capacities.power_share(1), 1);
-}
-
 // A cycle through two steps: X (3) -> Y (3) -> Z (1) of the next step -> W (1) -> X of the one after it. 8 for two
 // steps, and ends of Y at 6, 9, 14, 17, 22, ...: periods 3 and 5 in turn.
 TEST(Engine, FindsPeriodsOfSeveralSteps) {
