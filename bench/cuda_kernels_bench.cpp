@@ -296,7 +296,9 @@ void bench_elementwise(Bench& bench, const ModelConfig& config) {
 /// One op bound to memory of its own.
 class BoundOp {
  public:
-  BoundOp(const Model& m, LayerKind kind, Pass pass, BatchShape batch, LayoutOptions layout) : model_(m) {
+  /// Tokens are drawn from the first `distinct` ids.
+  BoundOp(const Model& m, LayerKind kind, Pass pass, BatchShape batch, LayoutOptions layout, std::int64_t distinct)
+      : model_(m) {
     layout.library_bytes = library_workspace_bytes(m, batch);
     const int index = kind == LayerKind::embedding ? 0 : kind == LayerKind::decoder ? 1 : 2;
     const Layer& layer = m.layers[static_cast<std::size_t>(index)];
@@ -313,7 +315,7 @@ class BoundOp {
     std::vector<std::int32_t> tokens;
     for (std::int64_t i = 0; i < batch.sequences * (batch.sequence_length + 1); ++i)
       tokens.push_back(static_cast<std::int32_t>(
-          random_below(7, static_cast<std::uint64_t>(i), static_cast<std::uint64_t>(m.config.vocabulary))));
+          random_below(7, static_cast<std::uint64_t>(i), static_cast<std::uint64_t>(distinct))));
     tokens_ = DeviceMemory(static_cast<std::int64_t>(4 * tokens.size()));
     tokens_.upload(tokens.data(), tokens_.bytes());
     loss_ = DeviceMemory(8);
@@ -347,8 +349,9 @@ class BoundOp {
 
 void bench_ops(Bench& bench, CudaTemplates& templates, const ModelConfig& config, BatchShape batch) {
   const Model m = make_model(config);
-  const auto run = [&](const std::string& name, LayerKind kind, Pass pass, LayoutOptions layout, double bytes = 0) {
-    const BoundOp op(m, kind, pass, batch, layout);
+  const auto run = [&](const std::string& name, LayerKind kind, Pass pass, LayoutOptions layout, double bytes = 0,
+                       std::int64_t distinct = 0) {
+    const BoundOp op(m, kind, pass, batch, layout, distinct > 0 ? distinct : config.vocabulary);
     const double flops = kernel_flops(template_kernels(m, kind, pass, batch, layout));
     bench.time(fmt::format("op {} {}x{}", config.name.substr(8), batch.sequences, batch.sequence_length), name, flops,
                bytes, [&] { templates.run(op.b, bench.stream()); });
@@ -363,7 +366,10 @@ void bench_ops(Bench& bench, CudaTemplates& templates, const ModelConfig& config
     run(fmt::format("head, chunks of {}", rows), LayerKind::head, Pass::loss, {Keep::input, {0, rows}, 0});
   const double boundary = 2.0 * static_cast<double>(batch.tokens() * config.hidden);
   run("embedding forward", LayerKind::embedding, Pass::forward, {}, 2 * boundary);
-  run("embedding backward", LayerKind::embedding, Pass::backward, {}, 5 * boundary);
+  run("embedding backward, whole vocabulary", LayerKind::embedding, Pass::backward, {}, 5 * boundary);
+  // As text by bytes has them, and the longest run there is. Rows are read; few gradients are written.
+  run("embedding backward, 100 distinct tokens", LayerKind::embedding, Pass::backward, {}, boundary, 100);
+  run("embedding backward, one distinct token", LayerKind::embedding, Pass::backward, {}, boundary, 1);
 }
 
 void bench_optimizer(Bench& bench, const ModelConfig& config) {

@@ -1,3 +1,7 @@
+#include <algorithm>
+#include <climits>
+#include <type_traits>
+
 #include "exec/cuda/error.h"
 #include "exec/cuda/gradient_target.cuh"
 
@@ -5,7 +9,14 @@ namespace penstock::exec {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kLinkThreads = 256;  // also the tile of places that a block looks back over in one turn
+constexpr int kLeastSegment = 32;  // rows of one token that one block adds
+
+constexpr int kSortRows = 32;  // of one block, one per lane
+constexpr int kSortParts = 8;  // warps of a block
+constexpr int kSortPart = 128;
+constexpr int kSortTile = kSortParts * kSortPart;
+static_assert(kSortPart % kSortRows == 0, "a block's rows lie in one part");
+static_assert(kReductionRows / 2 < kThreads, "each thread looks at one segment of a run");
 
 /// Where input r of the micro-batch lies in tokens [sequences, length + 1].
 __device__ std::int64_t place(std::int64_t row, std::int64_t length) {
@@ -22,49 +33,124 @@ __global__ void gather_kernel(const std::int32_t* tokens, const std::uint16_t* w
     Packed<W>::load(from + c).store(to + c);
 }
 
-/// One thread per place: looks back, tile by tile, for the nearest earlier place of the same token. `next` of that
-/// place has this one as its only writer; it was set to -1 before.
-__global__ void link_kernel(const std::int32_t* tokens, std::int32_t* previous, std::int32_t* next, int rows,
-                            int length) {
-  __shared__ __align__(16) std::int32_t tile[kLinkThreads];
-  const int row = static_cast<int>(blockIdx.x) * kLinkThreads + static_cast<int>(threadIdx.x);
-  const std::int32_t mine = row < rows ? tokens[place(row, length)] : -1;
-  int found = -1;
-  for (int base = static_cast<int>(blockIdx.x) * kLinkThreads; base >= 0; base -= kLinkThreads) {
+/// A row of the micro-batch and its token.
+struct TokenRow {
+  std::int32_t token, row;
+};
+
+/// Sorts the rows by token, then by place: a row goes behind all that come before it, which are counted. One lane per
+/// row; each warp of a block compares with its part of a tile of places. Quadratic, and still small beside the sums
+/// for the tens of thousands of rows of a micro-batch.
+__global__ void sort_kernel(const std::int32_t* tokens, TokenRow* sorted, int rows, int length) {
+  __shared__ __align__(16) std::int32_t tile[kSortTile];
+  __shared__ int counts[kSortParts][kSortRows];
+  const int row = static_cast<int>(blockIdx.x) * kSortRows + static_cast<int>(threadIdx.x);
+  const std::int32_t mine = row < rows ? tokens[place(row, length)] : 0;
+  int before = 0;
+  for (int base = 0; base < rows; base += kSortTile) {
     __syncthreads();
-    const int other = base + static_cast<int>(threadIdx.x);
-    tile[threadIdx.x] = other < rows ? tokens[place(other, length)] : -2;
-    if (!__syncthreads_or(row < rows && found < 0)) break;
-    if (found >= 0) continue;
-    // Within its own tile a place looks only before itself.
-    const int count = min(kLinkThreads, row - base);
-#pragma unroll 8
-    for (int i = 0; i < count; ++i)
-      if (tile[i] == mine) found = base + i;
+    for (int i = static_cast<int>(threadIdx.y) * kSortRows + static_cast<int>(threadIdx.x); i < kSortTile;
+         i += kSortParts * kSortRows)
+      tile[i] = base + i < rows ? tokens[place(base + i, length)] : INT_MAX;
+    __syncthreads();
+    const std::int32_t* const part = tile + threadIdx.y * kSortPart;
+    const int begin = base + static_cast<int>(threadIdx.y) * kSortPart;
+    if (begin <= row && row < begin + kSortPart) {  // the block's own rows, in part before this one
+      for (int i = 0; i < kSortPart; ++i) before += part[i] < mine + (begin + i < row ? 1 : 0);
+    } else {
+      const std::int32_t below = mine + (begin < row ? 1 : 0);
+#pragma unroll 16
+      for (int i = 0; i < kSortPart; ++i) before += part[i] < below;
+    }
   }
-  if (row >= rows) return;
-  previous[row] = found;
-  if (found >= 0) next[found] = row;
+  counts[threadIdx.y][threadIdx.x] = before;
+  __syncthreads();
+  if (threadIdx.y != 0 || row >= rows) return;
+  for (int part = 1; part < kSortParts; ++part) before += counts[part][threadIdx.x];
+  sorted[before] = {mine, row};
 }
 
-/// Block (x, y): the chain that starts at place x, columns of slice y. Blocks at later places of a chain have nothing
-/// to do.
+/// Segments before `start` in the run of its token, every `segment` rows one; `start` itself may lie inside one.
+/// Every thread of the block calls it and looks at one. REQUIRES: rows / segment < kThreads.
+__device__ int segments_before(const TokenRow* sorted, int start, int segment) {
+  const std::int64_t other = start - static_cast<std::int64_t>(threadIdx.x) * segment;
+  return __syncthreads_count(other >= 0 && sorted[other].token == sorted[start].token) - 1;
+}
+
+/// The same behind it.
+__device__ int segments_behind(const TokenRow* sorted, int start, int rows, int segment) {
+  const std::int64_t other = start + static_cast<std::int64_t>(threadIdx.x) * segment;
+  return __syncthreads_count(other < rows && sorted[other].token == sorted[start].token) - 1;
+}
+
+/// Rows of the segment that starts at `start`.
+__device__ int segment_rows(const TokenRow* sorted, int start, int rows, int segment) {
+  int count = 0;
+  for (int base = 0; base < segment; base += kThreads) {
+    const int i = base + static_cast<int>(threadIdx.x);
+    const bool inside = i < segment && i < rows - start && sorted[start + i].token == sorted[start].token;
+    const int found = __syncthreads_count(inside);
+    count += found;
+    if (found < kThreads) break;
+  }
+  return count;
+}
+
+/// Block (x, y): the segment that starts at x, columns of slice y; most x start none. A run of one segment is done;
+/// otherwise its sum becomes a row of `partials`: of each `segment` places in `sorted`, at most one starts the first
+/// segment of a longer run and at most one a later segment, so that two rows for each suffice.
 template <class T, int W>
-__global__ void scatter_kernel(const std::int32_t* tokens, const std::uint16_t* d_output, const std::int32_t* previous,
-                               const std::int32_t* next, T* gradient, bool accumulates, int length, int hidden) {
-  const int first = static_cast<int>(blockIdx.x);
-  if (previous[first] >= 0) return;
-  const std::int64_t start = static_cast<std::int64_t>(tokens[place(first, length)]) * hidden;
+__global__ void segment_kernel(const TokenRow* __restrict__ sorted, const std::uint16_t* __restrict__ d_output,
+                               float* __restrict__ partials, T* __restrict__ gradient, bool accumulates, int rows,
+                               int segment, int hidden) {
+  const int start = static_cast<int>(blockIdx.x);
+  const std::int32_t token = sorted[start].token;
+  const int before = segments_before(sorted, start, segment);
+  const int nearest = start - before * segment;
+  if (nearest > 0 && sorted[nearest - 1].token == token) return;
+  const int count = segment_rows(sorted, start, rows, segment);
   const int column = (static_cast<int>(blockIdx.y) * kThreads + static_cast<int>(threadIdx.x)) * W;
   if (column >= hidden) return;
   float sums[W] = {};
-  for (int row = first; row >= 0; row = next[row]) {
+#pragma unroll 8
+  for (int i = 0; i < count; ++i) {
     float values[W];
-    Packed<W>::load(d_output + static_cast<std::int64_t>(row) * hidden + column).unpack(values);
+    Packed<W>::load(d_output + static_cast<std::int64_t>(sorted[start + i].row) * hidden + column).unpack(values);
 #pragma unroll
-    for (int i = 0; i < W; ++i) sums[i] += values[i];
+    for (int j = 0; j < W; ++j) sums[j] += values[j];
   }
-  for (int i = 0; i < W; ++i) put(gradient, start + column + i, sums[i], accumulates);
+  const bool alone = before == 0 && (segment >= rows - start || sorted[start + segment].token != token);
+  if (alone)
+    put(gradient, static_cast<std::int64_t>(token) * hidden + column, sums, accumulates);
+  else
+    put(partials, (2 * static_cast<std::int64_t>(start / segment) + (before > 0 ? 1 : 0)) * hidden + column, sums,
+        false);
+}
+
+/// Block (x, y): the longer run that starts among the places of window x, if one does: adds its segments in order.
+template <class T>
+__global__ void run_kernel(const TokenRow* __restrict__ sorted, const float* __restrict__ partials,
+                           T* __restrict__ gradient, bool accumulates, int rows, int segment, int hidden) {
+  __shared__ int found;
+  if (threadIdx.x == 0) found = -1;
+  __syncthreads();
+  const int window = static_cast<int>(blockIdx.x) * segment;
+  for (int i = static_cast<int>(threadIdx.x); i < segment && i < rows - segment - window; i += kThreads) {
+    const int start = window + i;
+    const std::int32_t token = sorted[start].token;
+    const bool starts = start == 0 || sorted[start - 1].token != token;
+    if (starts && sorted[start + segment].token == token) found = start;
+  }
+  __syncthreads();
+  if (found < 0) return;
+  const int behind = segments_behind(sorted, found, rows, segment);
+  const int column = static_cast<int>(blockIdx.y) * kThreads + static_cast<int>(threadIdx.x);
+  if (column >= hidden) return;
+  const float* const first = partials + 2 * static_cast<std::int64_t>(blockIdx.x) * hidden + column;
+  float sum = *first;
+#pragma unroll 8
+  for (int i = 1; i <= behind; ++i) sum += first[(2 * static_cast<std::int64_t>(i) + 1) * hidden];
+  put(gradient, static_cast<std::int64_t>(sorted[found].token) * hidden + column, sum, accumulates);
 }
 
 }  // namespace
@@ -85,26 +171,30 @@ void embedding_gradient_zero(GradientTarget gradient, std::int64_t hidden, std::
 }
 
 void embedding_backward(const std::int32_t* tokens, const std::uint16_t* d_output, GradientTarget gradient,
-                        std::int32_t* links, BatchShape batch, std::int64_t hidden, Stream stream) {
+                        std::int32_t* order, float* partials, BatchShape batch, std::int64_t hidden, Stream stream) {
   const int rows = static_cast<int>(batch.tokens()), length = static_cast<int>(batch.sequence_length);
-  std::int32_t* previous = links;
-  std::int32_t* next = links + rows;
-  PENSTOCK_CUDA(cudaMemsetAsync(next, 0xFF, rows * sizeof(std::int32_t), stream));
-  const auto link_blocks = static_cast<unsigned>(divide_up(rows, kLinkThreads));
-  link_kernel<<<link_blocks, kLinkThreads, 0, stream>>>(tokens, previous, next, rows, length);
-  PENSTOCK_CUDA_LAUNCH("embedding links");
+  const int columns = static_cast<int>(hidden);
+  auto* const sorted = reinterpret_cast<TokenRow*>(order);
+  sort_kernel<<<static_cast<unsigned>(divide_up(rows, kSortRows)), dim3(kSortRows, kSortParts), 0, stream>>>(
+      tokens, sorted, rows, length);
+  PENSTOCK_CUDA_LAUNCH("embedding order");
+  const int segment = std::max(kLeastSegment, static_cast<int>(divide_up(rows, kReductionRows / 2)));
   const int width = hidden % 8 == 0 ? 8 : 1;
   const dim3 grid(static_cast<unsigned>(rows), static_cast<unsigned>(divide_up(hidden, kThreads * width)));
-  const int columns = static_cast<int>(hidden);
   with_type(gradient, [&](auto* typed) {
-    if (width == 8)
-      scatter_kernel<std::remove_pointer_t<decltype(typed)>, 8><<<grid, kThreads, 0, stream>>>(
-          tokens, d_output, previous, next, typed, gradient.accumulates, length, columns);
-    else
-      scatter_kernel<std::remove_pointer_t<decltype(typed)>, 1><<<grid, kThreads, 0, stream>>>(
-          tokens, d_output, previous, next, typed, gradient.accumulates, length, columns);
+    using T = std::remove_pointer_t<decltype(typed)>;
+    const auto kernel = width == 8 ? segment_kernel<T, 8> : segment_kernel<T, 1>;
+    kernel<<<grid, kThreads, 0, stream>>>(sorted, d_output, partials, typed, gradient.accumulates, rows, segment,
+                                          columns);
   });
   PENSTOCK_CUDA_LAUNCH("embedding_backward");
+  if (rows <= segment) return;
+  const dim3 windows(static_cast<unsigned>(divide_up(rows, segment)),
+                     static_cast<unsigned>(divide_up(hidden, kThreads)));
+  with_type(gradient, [&](auto* typed) {
+    run_kernel<<<windows, kThreads, 0, stream>>>(sorted, partials, typed, gradient.accumulates, rows, segment, columns);
+  });
+  PENSTOCK_CUDA_LAUNCH("embedding_backward of long runs");
 }
 
 }  // namespace penstock::exec

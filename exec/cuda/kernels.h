@@ -33,8 +33,7 @@ void rms_norm_backward(const std::uint16_t* x, const std::uint16_t* weight, cons
                        const std::uint16_t* residual, std::uint16_t* d_x, GradientTarget d_weight, float* partials,
                        std::int64_t rows, std::int64_t columns, float epsilon, Stream stream);
 
-// --- column sums (column_sum.cu)
-// --------------------------------------------------------------------------------------
+// --- column sums (column_sum.cu) ------------------------------------------------------------------------------------
 
 /// target[c] = sum over rows r of partials[r * stride + c], in row order.
 void reduce_partials(const float* partials, std::int64_t rows, std::int64_t stride, std::int64_t columns,
@@ -83,11 +82,13 @@ void swiglu_backward(const std::uint16_t* gate_up, const std::uint16_t* d_produc
 void embedding_forward(const std::int32_t* tokens, const std::uint16_t* weight, std::uint16_t* output, BatchShape batch,
                        std::int64_t hidden, Stream stream);
 
-/// Adds each token's rows of d_output in the order of their places: links connect the places of one token, and the
-/// block of its first place walks them. Overwriting writes those rows alone: call embedding_gradient_zero before it.
-/// `links`: Activation::token_links.
+/// Sums each token's rows of d_output. Sorted by token and place they form runs, which are cut into segments: rows are
+/// added in order within a segment, in parallel over segments, and then a run's segments in order. A segment has 32
+/// rows, or more where a micro-batch has more than 4096, so that a run's length hardly matters, and the bits depend on
+/// the tokens and the values alone. Overwriting writes the rows of these tokens alone: call embedding_gradient_zero
+/// before it. `order`: Activation::token_order; `partials`: fp32 [kReductionRows, hidden].
 void embedding_backward(const std::int32_t* tokens, const std::uint16_t* d_output, GradientTarget gradient,
-                        std::int32_t* links, BatchShape batch, std::int64_t hidden, Stream stream);
+                        std::int32_t* order, float* partials, BatchShape batch, std::int64_t hidden, Stream stream);
 void embedding_gradient_zero(GradientTarget gradient, std::int64_t hidden, std::int64_t vocabulary, Stream stream);
 
 // --- loss (loss.cu) --------------------------------------------------------------------------------------------------

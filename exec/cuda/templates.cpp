@@ -26,8 +26,9 @@ void embedding(const Libraries& libraries, const TemplateBinding& op, Stream str
     embedding_gradient_zero(gradient, config.hidden, config.vocabulary, stream);
     libraries.mark("embedding gradient zero", stream);
   }
-  embedding_backward(op.tokens, op.output_gradient, gradient, BoundRegions(op).int32(Activation::token_links), op.batch,
-                     config.hidden, stream);
+  const BoundRegions regions(op);
+  embedding_backward(op.tokens, op.output_gradient, gradient, regions.int32(Activation::token_order),
+                     regions.fp32(Activation::reduction), op.batch, config.hidden, stream);
   libraries.mark("embedding backward", stream);
 }
 

@@ -130,7 +130,7 @@ Region workspace_region(const Model& model, LayerKind kind, Pass pass, BatchShap
     builder.add(Activation::logits, loss_chunk(batch, options.chunking) * config.vocabulary * kBf16);
     builder.add(Activation::row_stats, tokens * 4 * kFp32);
   } else if (pass == Pass::backward) {
-    builder.add(Activation::token_links, 2 * tokens * kInt32);
+    builder.add(Activation::token_order, 2 * tokens * kInt32);
   }
   if (pass == Pass::backward || pass == Pass::loss) {
     const std::int64_t widest = std::max(config.hidden, model.qkv_columns());

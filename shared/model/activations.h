@@ -54,12 +54,13 @@ enum class Activation {
   d_attention,  // [tokens, query_columns] bf16
   d_qkv,        // [tokens, qkv_columns] bf16
   // embedding backward scratch
-  token_links,  // [2, tokens] int32: previous and next place of the same token, -1 = none
+  token_order,  // [tokens, 2] int32: token and row, sorted by both
   // head scratch
   logits,     // [loss chunk, vocabulary] bf16 on CUDA; turned into its gradient in place
   row_stats,  // [tokens, 4] fp32
   // every op
-  reduction,  // fp32 partial sums of column reductions (norm weights, biases): kReductionRows x widest column count
+  reduction,  // fp32 partial sums over rows (norm weights, biases, a token's rows): kReductionRows x widest column
+              // count
   library,    // workspace of cuBLAS and cuDNN
 };
 

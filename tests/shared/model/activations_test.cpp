@@ -110,6 +110,14 @@ TEST(Activations, LibraryWorkspaceIsPartOfEveryOpThatCallsLibraries) {
   EXPECT_EQ(workspace_region(model(), LayerKind::embedding, Pass::forward, kBatch, o).bytes, 0);
 }
 
+TEST(Activations, EmbeddingBackwardHasTheOrderOfTheTokensAndPartialSums) {
+  // 64 pairs of int32; 256 rows of the widest column count, 128 (qkv), fp32.
+  const Region region = workspace_region(model(), LayerKind::embedding, Pass::backward, kBatch, options(Keep::input));
+  EXPECT_EQ(region.find(Activation::token_order)->bytes, 64 * 8);
+  EXPECT_EQ(region.find(Activation::reduction)->bytes, 256 * 128 * 4);
+  EXPECT_EQ(region.bytes, 64 * 8 + 256 * 128 * 4);
+}
+
 TEST(Activations, BoundaryBytes) { EXPECT_EQ(boundary_bytes(model(), kBatch), 64 * 64 * 2); }
 
 }  // namespace
