@@ -30,6 +30,7 @@ Prediction simulate(const Schedule& schedule, const Machine& machine, const Simu
   const std::vector<OpCost> costs = op_costs(schedule, model, machine);
   Capacities capacities = machine_capacities(machine, schedule_threads(costs, schedule));
   capacities.power = power_curve(machine.gpu.power, sustained_slowdown(costs));
+  if (!capacities.power.empty()) capacities.power_settle_seconds = machine.gpu.power_settle_seconds;
   SimulatedRun run = simulate_costs(schedule, costs, capacities, {options.max_steps, options.record_timeline});
 
   Prediction prediction;

@@ -17,12 +17,14 @@ namespace penstock::exec {
 namespace {
 
 constexpr std::int64_t kSmallestCopy = std::int64_t{16} << 10, kLargestCopy = std::int64_t{256} << 20;
-constexpr std::int64_t kSmallLayer = std::int64_t{4} << 20, kLargeLayer = std::int64_t{64} << 20;  // elements
+// Elements. Planes a power of two apart would fall into the same sets of the caches, which those of a model do not.
+constexpr std::int64_t kSmallLayer = 4'100'000, kLargeLayer = 60'100'000;
 constexpr double kLoadSeconds = 0.45;  // of AdamW at each combination
 constexpr int kLoadRepeats = 3;        // slices of it, for the spread
-constexpr double kSettleSeconds = 2;   // more, until a GPU that has been without a pause for kPacedSeconds has settled
-constexpr double kPacedSeconds = 2.5;
-constexpr double kDuties[] = {0.6, 0.8, 0.9, 0.95};
+constexpr double kSettleSeconds = 3;   // until a GPU without a pause has settled
+constexpr double kResponseSeconds = 1.5;
+constexpr double kPacedSeconds = 1.5;
+constexpr double kDuties[] = {0.5, 0.65, 0.8, 0.9};
 constexpr double kLeastSlowdown = 0.005;  // less than this between burst and sustained is noise
 constexpr std::int64_t kMostOptimizerElements = std::int64_t{256} << 20;
 
@@ -241,21 +243,18 @@ class CudaCalibration {
     tables_.fill(gpu(), profile_.spread);
   }
 
-  /// How a layer's time goes from burst to sustained as pauses get shorter.
+  /// How a layer goes from its burst to its sustained speed: how fast, and how far where there are pauses.
   void power(CudaOps& ops) {
-    std::this_thread::sleep_for(std::chrono::seconds(1));
-    ops.burst_layer_seconds();  // clocks up
-    const double burst = ops.burst_layer_seconds();
-    std::vector<CudaOps::Paced> paced;
-    for (const double duty : kDuties) paced.push_back(ops.measure_paced(duty, kPacedSeconds));
-    const CudaOps::Paced full = ops.measure_paced(1, kPacedSeconds);
-    const double slowdown = full.layer_seconds / burst - 1;
+    const CudaOps::Response response = ops.measure_response(kResponseSeconds);
+    const double slowdown = response.full_seconds / response.burst_seconds - 1;
     if (slowdown < kLeastSlowdown) return;
+    gpu().power_settle_seconds = response.settle_seconds;
     PowerPoint last;
-    for (const CudaOps::Paced& point : paced) {
-      const double share = (point.layer_seconds - burst) / (full.layer_seconds - burst);
-      if (point.duty <= last.duty || point.duty >= 1) continue;
-      last = {point.duty, std::clamp(share, last.share, 1.0), slowdown};
+    for (const double duty : kDuties) {
+      const CudaOps::Paced paced = ops.measure_paced(duty, kPacedSeconds);
+      const double share = (paced.op_seconds / response.burst_seconds - 1) / slowdown;
+      if (paced.duty <= last.duty || paced.duty >= 1) continue;
+      last = {paced.duty, std::clamp(share, last.share, 1.0), slowdown};
       gpu().power.push_back(last);
     }
     std::sort(gpu().power.begin(), gpu().power.end(), [](const PowerPoint& a, const PowerPoint& b) {

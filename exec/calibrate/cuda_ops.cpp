@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <thread>
 
 #include "exec/data/random.h"
@@ -13,11 +14,13 @@ namespace penstock::exec {
 namespace {
 
 constexpr auto kIdle = std::chrono::milliseconds(250);
-constexpr double kBurstSeconds = 0.15;   // of one op: short against the reaction of the power limit
-constexpr double kLongOpSeconds = 0.01;  // idle again before the next sample of such an op
+constexpr auto kRest = std::chrono::milliseconds(25);  // the power limit forgets, clocks stay up
+constexpr double kBurstSeconds = 0.15;                 // of one op's samples
+constexpr double kStretchSeconds = 0.04;
 constexpr double kSustainedSeconds = 4;  // of the rounds in which ops are timed
 constexpr std::size_t kMostGated = 250;  // commands behind a closed gate; the queue holds about a thousand
-constexpr double kPaceSeconds = 0.25;    // layers, then a pause: a step in small
+constexpr std::size_t kSmooth = 5;
+constexpr double kMostResponses = 2000;
 constexpr int kLeastSamples = 2, kMostSamples = 7, kMostRounds = 9;
 
 double seconds_since(std::int64_t start) { return static_cast<double>(now_ns() - start) * 1e-9; }
@@ -63,9 +66,11 @@ CudaOps::CudaOps(const Scenario& scenario, CudaTemplates& templates, Gate& gate,
     op.binding = bind(op.op);
     for (const Kernel& kernel : op.op.kernels) op.executions += static_cast<std::size_t>(kernel.count);
     op.gated = op.executions + 4 * calls <= kMostGated;
-    const bool in_layer = op.op.kind == LayerKind::decoder &&
-                          (op.op.pass != Pass::backward || (op.op.accumulates && op.op.gradient == ElementType::fp32));
-    if (in_layer) layer_.push_back(&op);
+    if (op.op.kind == LayerKind::decoder) {
+      if (op.op.pass == Pass::forward) forward_ = &op;
+      if (op.op.pass == Pass::recompute) recompute_ = &op;
+      if (op.op.pass == Pass::backward && op.op.accumulates && op.op.gradient == ElementType::fp32) backward_ = &op;
+    }
     run(op);
     synchronize();
   }
@@ -135,8 +140,10 @@ TemplateBinding CudaOps::bind(const CalibrationOp& op) {
   return b;
 }
 
-void CudaOps::run_layer() {
-  for (const BoundOp* op : layer_) run(*op);
+std::vector<const CudaOps::BoundOp*> CudaOps::stretch_of(const BoundOp& op) const {
+  if (&op == recompute_) return {recompute_, backward_};
+  if (op.op.kind == LayerKind::decoder && op.op.pass == Pass::backward) return {recompute_, &op};
+  return {&op};
 }
 
 void CudaOps::run_sample(const BoundOp& op, Sample& sample, bool marked) {
@@ -147,7 +154,7 @@ void CudaOps::run_sample(const BoundOp& op, Sample& sample, bool marked) {
   templates_.listen(nullptr);
 }
 
-void CudaOps::collect(const BoundOp& op, const Samples& samples, const std::function<void(const KernelTime&)>& add) {
+double CudaOps::collect(const BoundOp& op, const Samples& samples, const std::function<void(const KernelTime&)>& add) {
   std::vector<double> whole;
   for (const Sample& sample : samples.whole) whole.push_back(sample.seconds());
   const double op_seconds = summarise(std::move(whole)).seconds;
@@ -156,10 +163,11 @@ void CudaOps::collect(const BoundOp& op, const Samples& samples, const std::func
     take_off_marks(marks, op_seconds);
     for (const KernelTime& time : kernel_times(op.op.kernels, marks)) add(time);
   }
+  return op_seconds;
 }
 
 void CudaOps::measure_burst(KernelTables& tables) {
-  for (const BoundOp& op : ops_) {
+  for (BoundOp& op : ops_) {
     Samples samples;
     for (int i = 0; i < kMostSamples; ++i) {
       samples.whole.emplace_back();
@@ -171,8 +179,8 @@ void CudaOps::measure_burst(KernelTables& tables) {
     std::size_t taken = 0;
     double busy = 0;
     while (taken < kMostSamples && (taken < kLeastSamples || busy < kBurstSeconds)) {
-      if (taken > 0 && samples.whole[0].seconds() > kLongOpSeconds) std::this_thread::sleep_for(kIdle);
       for (const bool marked : {false, true}) {
+        std::this_thread::sleep_for(kRest);
         Sample& sample = marked ? samples.marked[taken] : samples.whole[taken];
         if (op.gated) gate_.close(stream_);
         try {
@@ -190,26 +198,28 @@ void CudaOps::measure_burst(KernelTables& tables) {
     }
     samples.whole.resize(taken);
     samples.marked.resize(taken);
-    collect(op, samples, [&](const KernelTime& time) { tables.add_burst(time); });
+    op.burst_seconds = collect(op, samples, [&](const KernelTime& time) { tables.add_burst(time); });
   }
 }
 
 void CudaOps::measure_sustained(KernelTables& tables, double settle_seconds) {
-  measure_paced(1, settle_seconds);
-  // From here on nothing waits for the GPU: events are read at the end, and the queue's length is the only brake.
+  // Nothing waits for the GPU: events are read at the end, and the queue's length is the only brake.
+  for (const std::int64_t start = now_ns(); seconds_since(start) < settle_seconds;)
+    for (const BoundOp* op : {forward_, recompute_, backward_}) run(*op);
   std::vector<Samples> samples(ops_.size());
   const std::int64_t start = now_ns();
-  double layer_flops = 0;
-  for (const BoundOp* op : layer_) layer_flops += kernel_flops(op->op.kernels);
   for (int round = 0; round < kMostRounds && (round < kLeastSamples || seconds_since(start) < kSustainedSeconds);
        ++round)
     for (std::size_t i = 0; i < ops_.size(); ++i) {
       samples[i].whole.emplace_back();
       samples[i].marked.emplace_back(ops_[i].executions);
-      // As much of the layer as of the op, so that the mix is that of a step.
-      const double flops = kernel_flops(ops_[i].op.kernels);
-      const auto layers = std::clamp<std::int64_t>(static_cast<std::int64_t>(2 * flops / layer_flops + 0.5), 1, 8);
-      for (std::int64_t layer = 0; layer < layers; ++layer) run_layer();
+      const std::vector<const BoundOp*> stretch = stretch_of(ops_[i]);
+      double seconds = 0;
+      while (seconds < kStretchSeconds)
+        for (const BoundOp* op : stretch) {
+          run(*op);
+          seconds += std::max(op->burst_seconds, 1e-5);
+        }
       run_sample(ops_[i], samples[i].whole.back(), false);
       run_sample(ops_[i], samples[i].marked.back(), true);
     }
@@ -220,7 +230,7 @@ void CudaOps::measure_sustained(KernelTables& tables, double settle_seconds) {
 
 Measured CudaOps::launch_per_kernel() {
   std::vector<double> each;
-  for (const BoundOp* op : layer_)
+  for (const BoundOp* op : {forward_, recompute_, backward_})
     for (int i = 0; i < kMostSamples; ++i) {
       synchronize();
       const std::int64_t start = now_ns();
@@ -231,42 +241,49 @@ Measured CudaOps::launch_per_kernel() {
   return summarise(std::move(each));
 }
 
-CudaOps::Paced CudaOps::measure_paced(double duty, double seconds) {
-  const std::int64_t start = now_ns();
-  double layer_seconds = burst_layer_seconds(), busy = 0, wall = 0, layers_counted = 0;
-  while (seconds_since(start) < seconds) {
-    const std::int64_t turn = now_ns();
-    const int layers = std::max(1, static_cast<int>(kPaceSeconds * duty / layer_seconds));
-    Sample sample;
-    sample.begin(stream_);
-    for (int i = 0; i < layers; ++i) run_layer();
-    sample.end(stream_);
-    synchronize();
-    layer_seconds = sample.seconds() / layers;
-    if (duty < 1) {
-      const double pause = sample.seconds() * (1 / duty - 1) - (seconds_since(turn) - sample.seconds());
-      if (pause > 0) std::this_thread::sleep_for(std::chrono::duration<double>(pause));
-    }
-    if (seconds_since(start) < seconds * 0.6) continue;
-    busy += sample.seconds();
-    wall += seconds_since(turn);
-    layers_counted += layers;
+CudaOps::Response CudaOps::measure_response(double seconds) {
+  std::vector<Sample> samples(
+      static_cast<std::size_t>(std::clamp(seconds / forward_->burst_seconds, 3.0 * kSmooth, kMostResponses)));
+  std::this_thread::sleep_for(4 * kIdle);
+  for (Sample& sample : samples) run_sample(*forward_, sample, false);
+  synchronize();
+  // Medians over a few in a row, and when each ended.
+  std::vector<double> smooth, ends;
+  double end = 0;
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    end += samples[i].seconds();
+    if (i + 1 < kSmooth) continue;
+    std::vector<double> last;
+    for (std::size_t j = i + 1 - kSmooth; j <= i; ++j) last.push_back(samples[j].seconds());
+    smooth.push_back(summarise(std::move(last)).seconds);
+    ends.push_back(end);
   }
-  if (layers_counted == 0) return {duty, layer_seconds};
-  return {std::min(1.0, busy / wall), busy / layers_counted};
+  const auto fastest = std::min_element(smooth.begin(), smooth.end());
+  Response response{
+      *fastest, summarise({smooth.end() - static_cast<std::ptrdiff_t>(smooth.size() / 4), smooth.end()}).seconds, 0};
+  const double reached =
+      response.burst_seconds + (1 - std::exp(-1.0)) * (response.full_seconds - response.burst_seconds);
+  const auto settled = std::find_if(fastest, smooth.end(), [=](double each) { return each >= reached; });
+  if (settled != smooth.end()) response.settle_seconds = ends[static_cast<std::size_t>(settled - smooth.begin())];
+  return response;
 }
 
-double CudaOps::burst_layer_seconds() {
-  std::vector<double> times;
-  for (int i = 0; i < 3; ++i) {
+CudaOps::Paced CudaOps::measure_paced(double duty, double seconds) {
+  const std::int64_t start = now_ns();
+  double busy = 0, wall = 0, counted = 0;
+  while (seconds_since(start) < seconds || counted == 0) {
+    const std::int64_t turn = now_ns();
     Sample sample;
-    sample.begin(stream_);
-    run_layer();
-    sample.end(stream_);
+    run_sample(*forward_, sample, false);
     synchronize();
-    times.push_back(sample.seconds());
+    const double pause = sample.seconds() * (1 / duty - 1) - (seconds_since(turn) - sample.seconds());
+    if (pause > 0) std::this_thread::sleep_for(std::chrono::duration<double>(pause));
+    if (seconds_since(start) < seconds / 2) continue;
+    busy += sample.seconds();
+    wall += seconds_since(turn);
+    ++counted;
   }
-  return summarise(std::move(times)).seconds;
+  return {std::min(1.0, busy / wall), busy / counted};
 }
 
 }  // namespace penstock::exec

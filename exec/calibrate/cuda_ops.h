@@ -24,20 +24,26 @@ class CudaOps {
 
   /// The ops one by one, after idling.
   void measure_burst(KernelTables& tables);
-  /// Layers without a pause for `settle_seconds`, then each op among them.
+  /// Layers without a pause for `settle_seconds`, then each op in a stretch of its own, as a step has them: forward
+  /// after forward, recompute and backward in turn. A power limit acts within tens of milliseconds, so that a stretch
+  /// of light work runs at a higher clock than one of heavy work. REQUIRES: measure_burst has been run.
   void measure_sustained(KernelTables& tables, double settle_seconds);
 
   /// Time of the launch thread per kernel of a decoder layer.
   Measured launch_per_kernel();
 
-  /// What a layer (forward, recompute, backward) takes once the GPU has computed `duty` of the time for `seconds`, with
-  /// pauses after each layer or several short ones, and the duty that came out. duty 1: no pause.
+  /// A layer's forward over and over for `seconds`, after idling: what it takes at first and in the end, and after how
+  /// long it has gone 1 - 1/e of the way.
+  struct Response {
+    double burst_seconds = 0, full_seconds = 0, settle_seconds = 0;
+  };
+  Response measure_response(double seconds);
+  /// The forward once the GPU has computed `duty` of the time for `seconds`, with a pause after each, and the duty that
+  /// came out.
   struct Paced {
-    double duty = 0, layer_seconds = 0;
+    double duty = 0, op_seconds = 0;
   };
   Paced measure_paced(double duty, double seconds);
-  /// The same right after idling.
-  double burst_layer_seconds();
 
  private:
   struct BoundOp {
@@ -45,20 +51,23 @@ class CudaOps {
     TemplateBinding binding;
     std::size_t executions = 0;  // kernels, counts expanded
     bool gated = true;           // short enough to be enqueued whole behind a gate
+    double burst_seconds = 0;    // once measured
   };
 
   void take_memory();
   void fill_weights(const Layer& layer, const DeviceMemory& weights);
   TemplateBinding bind(const CalibrationOp& op);
   void run(const BoundOp& op) { templates_.run(op.binding, stream_); }
-  void run_layer();
+  /// The ops between which a step has this one.
+  std::vector<const BoundOp*> stretch_of(const BoundOp& op) const;
   void synchronize() const { PENSTOCK_CUDA(cudaStreamSynchronize(stream_)); }
   /// One execution, `marked` or not, held back where that is possible.
   void run_sample(const BoundOp& op, Sample& sample, bool marked);
   struct Samples {
     std::vector<Sample> whole, marked;
   };
-  static void collect(const BoundOp& op, const Samples& samples, const std::function<void(const KernelTime&)>& add);
+  /// Returns the op's time.
+  static double collect(const BoundOp& op, const Samples& samples, const std::function<void(const KernelTime&)>& add);
 
   Model model_;
   BatchShape batch_;
@@ -67,7 +76,7 @@ class CudaOps {
   Gate& gate_;
   cudaStream_t stream_;
   std::vector<BoundOp> ops_;
-  std::vector<const BoundOp*> layer_;  // forward, recompute, backward
+  const BoundOp *forward_ = nullptr, *recompute_ = nullptr, *backward_ = nullptr;  // of a decoder layer
 
   DeviceMemory embedding_, decoder_, head_, tokens_, loss_;
   DeviceMemory input_, output_, output_gradient_, input_gradient_;

@@ -25,6 +25,8 @@ void print_profile(const Profile& profile, const std::string& output, double sec
   if (gpu.matmul_burst_flops_per_second > gpu.matmul_flops_per_second)
     fmt::print("; {} in a burst", format_flops(gpu.matmul_burst_flops_per_second));
   fmt::print("\n");
+  if (!gpu.power.empty())
+    fmt::print("power       the way from burst to sustained takes {}\n", format_seconds(gpu.power_settle_seconds));
   for (const PowerPoint& point : gpu.power)
     fmt::print(
         "power       {:.1f} % slower without a pause: busy for {:.0f} % of the time, {:.0f} % of the way to it\n",

@@ -107,10 +107,24 @@ void Engine::try_start(Lane& lane) {
   begin(lane);
 }
 
+double Engine::rested_duty() const {
+  return recent_duty_ * std::exp((duty_at_ - now_) / capacities_.power_settle_seconds);
+}
+
+/// Mean over the op's burst time: the average rises from where it stands towards 1 while the op runs.
+double Engine::share_of_sustained(const OpCost& cost) const {
+  const double settle = capacities_.power_settle_seconds;
+  if (settle <= 0) return power_share_;
+  if (cost.sustained_extra_seconds == 0) return 0;
+  const double lengths = cost.fluid_seconds / settle;
+  const double still_away = lengths > 0 ? -std::expm1(-lengths) / lengths : 1;
+  return power_share(capacities_.power, 1 - (1 - rested_duty()) * still_away);
+}
+
 void Engine::begin(Lane& lane) {
   const OpCost& cost = costs_[lane.op];
   lane.start = now_;
-  const double progress = cost.fluid_seconds + power_share_ * cost.sustained_extra_seconds;
+  const double progress = cost.fluid_seconds + share_of_sustained(cost) * cost.sustained_extra_seconds;
   if (shares_[lane.op] == 0 || progress <= 0) {
     lane.run = Run::whole;
     lane.time = now_ + (cost.latency_seconds + progress);
@@ -186,6 +200,12 @@ void Engine::end_op(Lane& lane) {
 
 void Engine::op_ended(int step, int op, int lane, double start) {
   busy_[lane] += now_ - start;
+  if (lane == compute_lane_ && capacities_.power_settle_seconds > 0) {
+    const double settle = capacities_.power_settle_seconds;
+    const double at_start = recent_duty_ * std::exp((duty_at_ - start) / settle);
+    recent_duty_ = 1 - (1 - at_start) * std::exp((start - now_) / settle);
+    duty_at_ = now_;
+  }
   if (unrecorded_ > 0 && step >= record_first_ && step < record_first_ + record_count_) {
     const std::size_t index = static_cast<std::size_t>(step - record_first_) * static_cast<std::size_t>(flat_.ops) + op;
     records_[index] = {step, op, origin_ + start, origin_ + now_};
@@ -264,6 +284,7 @@ void Engine::rebase() {
   for (double& ready : wait_ready_) ready -= now_;
   launch_free_ -= now_;
   wait_time_ -= now_;
+  duty_at_ -= now_;
   origin_ += now_;
   now_ = 0;
 }
@@ -282,6 +303,7 @@ EngineState Engine::state() const {
   state.positions.insert(state.positions.end(),
                          {launch_step_ - steps_, launch_segment_, launch_parked_, wait_time_ < kUnlimited});
   state.seconds.insert(state.seconds.end(), {std::max(0.0, launch_free_ - now_), power_share_});
+  if (capacities_.power_settle_seconds > 0) state.seconds.push_back(rested_duty());
   state.seconds.push_back(wait_time_ < kUnlimited ? wait_time_ - now_ : 0);
   return state;
 }

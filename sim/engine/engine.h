@@ -11,9 +11,10 @@
 //  - A running op first spends its latency, then advances at the rate that fluid.h gives it. Rates change only when an
 //    op starts or ends; where no resource is asked for more than it has, every op runs at solo speed.
 //
-// Power. An op whose cost has sustained_extra_seconds takes fluid_seconds + power_share(duty) x it, where duty is the
-// share of the previous step during which the compute lane was busy (0 in the first step): a GPU that never pauses runs
-// at its power-limited rate, one that idles runs faster, by a measured curve or in proportion (Capacities).
+// Power. An op whose cost has sustained_extra_seconds takes fluid_seconds + power_share(duty) x it: a GPU that never
+// pauses runs at its power-limited rate, one that idles runs faster, by a measured curve or in proportion (Capacities).
+// Where the time constant of the limit was measured, duty is the mean over the op of how busy the compute lane has been
+// lately, an exponential average; else it is the share of the previous step during which it was busy (0 in the first).
 //
 // Time is counted from the last step boundary (the end of the boundary op): in the steady state each step is then the
 // same arithmetic on the same numbers, and the state repeats to the bit, not just nearly. Events at one moment are
@@ -91,6 +92,9 @@ class Engine {
   void advance_one_event();
   void try_start(Lane& lane);
   void begin(Lane& lane);
+  double share_of_sustained(const OpCost& cost) const;
+  /// The exponential average of the compute lane's activity now, if it has rested since its last end.
+  double rested_duty() const;
   void enter_fluid(Lane& lane);
   void end_op(Lane& lane);
   void share();
@@ -116,9 +120,10 @@ class Engine {
   double origin_ = 0;  // of recorded times
   int steps_ = 0;      // boundaries passed
   bool at_boundary_ = false;
-  bool dirty_ = false;  // the set of ops that share has changed
-  double power_share_ = 0;
-  int released_ = 1;  // last step handed to the lanes
+  bool dirty_ = false;                    // the set of ops that share has changed
+  double power_share_ = 0;                // without a measured time constant: of the previous step
+  double recent_duty_ = 0, duty_at_ = 0;  // with one: as of the compute lane's last end
+  int released_ = 1;                      // last step handed to the lanes
   std::vector<Lane> lanes_;
   std::vector<std::uint8_t> shares_;      // op uses a resource or belongs to a class
   std::vector<std::int32_t> counters_;    // kSlots x ops: predecessors that have not ended

@@ -1,6 +1,7 @@
 #include "sim/engine/power.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace penstock::sim {
 namespace {
@@ -57,9 +58,21 @@ std::vector<PowerPoint> power_curve(std::span<const PowerPoint> measured, double
 }
 
 double least_power_share(std::span<const PowerPoint> measured, double duty) {
-  double least = 1;
-  for (const Curve curve : curves(measured)) least = std::min(least, power_share(curve, duty));
-  return measured.empty() ? duty : least;
+  std::vector<PowerPoint> points(measured.begin(), measured.end());
+  points.insert(points.end(), {{0, 0}, {1, 1}});
+  std::sort(points.begin(), points.end(), [](const PowerPoint& a, const PowerPoint& b) {
+    return std::pair{a.duty, a.share} < std::pair{b.duty, b.share};
+  });
+  std::vector<PowerPoint> hull;  // from below
+  for (const PowerPoint& point : points) {
+    const auto above = [&](const PowerPoint& from, const PowerPoint& middle) {
+      return (middle.share - from.share) * (point.duty - from.duty) >=
+             (point.share - from.share) * (middle.duty - from.duty);
+    };
+    while (hull.size() > 1 && above(hull[hull.size() - 2], hull.back())) hull.pop_back();
+    hull.push_back(point);
+  }
+  return power_share(hull, duty);
 }
 
 }  // namespace penstock::sim

@@ -15,7 +15,9 @@ double power_share(std::span<const PowerPoint> curve, double duty);
 /// the nearest one beyond them. Empty if none was measured. REQUIRES: `measured` ascends in slowdown, then in duty.
 std::vector<PowerPoint> power_curve(std::span<const PowerPoint> measured, double slowdown);
 
-/// What no work's curve is below.
+/// What the mean share of a step cannot be below, whose compute lane is busy for `duty` of the time: on the lower
+/// convex hull of all curves (the mean of a convex function is no less than the function of the mean, and an op finds
+/// the lane at least as busy as it is on average).
 double least_power_share(std::span<const PowerPoint> measured, double duty);
 
 }  // namespace penstock::sim

@@ -51,7 +51,8 @@ class Capacities {
   const ResourceVector& when(bool upload, bool download, int cpu_threads) const {
     return table_[index(upload, download, cpu_threads)];
   }
-  std::vector<PowerPoint> power;  // one curve (power.h)
+  std::vector<PowerPoint> power;    // one curve (power.h)
+  double power_settle_seconds = 0;  // time constant of the power limit; 0: not known
 
   /// The most that each resource ever gives, whatever is active: what bounds divide by.
   ResourceVector largest() const;

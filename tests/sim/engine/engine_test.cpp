@@ -254,6 +254,27 @@ TEST(Engine, AGpuThatIdlesRunsFaster) {
   EXPECT_EQ(run.period_steps, 1);
 }
 
+// The same with a time constant of 10. Let the average be a when the op begins: over its 10 s in a burst the mean is
+// d = 1 - (1 - a) (1 - exp(-1)), so the op takes 10 + 2 d and leaves 1 - (1 - a) exp(-(10 + 2 d) / 10), of which 10 s
+// on the host leave exp(-1). The fixed point is a = 0.280575, d = 0.545236.
+TEST(Engine, WithATimeConstantAGpuRemembersWhatItDidLately) {
+  TinySimulation tiny;
+  OpCost cost = alone(10);
+  cost.sustained_extra_seconds = 2;
+  const int layer = tiny.costs(tiny.compute("layer"), cost);
+  const int host = tiny.costs(tiny.op("adam", TinySimulation::kHost, OptimizerWork{1, 1}), alone(10));
+  tiny.after(host, {layer});
+  tiny.after_previous_step(layer, {host});
+  Capacities capacities(unlimited_resources());
+  capacities.power_settle_seconds = 10;
+  EXPECT_NEAR(tiny.run(capacities).step_seconds, 21.09047287412259, 1e-9);
+  // Much shorter than a step: throttled as soon as it works. Much longer: the duty of the step, as without one.
+  capacities.power_settle_seconds = 0.001;
+  EXPECT_NEAR(tiny.run(capacities).step_seconds, 22, 1e-3);
+  capacities.power_settle_seconds = 1e4;
+  EXPECT_NEAR(tiny.run(capacities).first_step_seconds, 10 + 2 * 0.0005, 1e-5);
+}
+
 // A cycle through two steps: X (3) -> Y (3) -> Z (1) of the next step -> W (1) -> X of the one after it. 8 for two
 // steps, and ends of Y at 6, 9, 14, 17, 22, ...: periods 3 and 5 in turn.
 TEST(Engine, FindsPeriodsOfSeveralSteps) {

@@ -47,9 +47,12 @@ TEST(Power, WorkBeyondWhatWasMeasuredTakesTheNearestCurve) {
   EXPECT_DOUBLE_EQ(power_share(power_curve(measured, 0.3), 0.8), 0.6);
 }
 
-TEST(Power, TheLeastShareIsThatOfTheLowestCurve) {
-  const Curve measured{{0.8, 0.1, 0.04}, {0.8, 0.6, 0.12}};
+// (0, 0), (0.8, 0.1) and (1, 1) are the hull; (0.8, 0.6) and (0.4, 0.3) lie above it.
+TEST(Power, TheLeastShareLiesOnTheConvexHullOfAllCurves) {
+  const Curve measured{{0.4, 0.3, 0.04}, {0.8, 0.1, 0.04}, {0.8, 0.6, 0.12}};
   EXPECT_DOUBLE_EQ(least_power_share(measured, 0.8), 0.1);
+  EXPECT_DOUBLE_EQ(least_power_share(measured, 0.4), 0.05);
+  EXPECT_DOUBLE_EQ(least_power_share(measured, 0.9), 0.55);
   EXPECT_DOUBLE_EQ(least_power_share(measured, 1), 1);
   EXPECT_DOUBLE_EQ(least_power_share({}, 0.8), 0.8);
 }
