@@ -134,7 +134,7 @@ void DecoderOp::backward() {
   backward_qkv();
 }
 
-/// output_gradient -> d_middle, with the gradients of down, gate_up and the middle norm.
+/// output_gradient -> gradient of middle, at input_gradient, with those of down, gate_up and the middle norm.
 void DecoderOp::backward_mlp() {
   Matmul& matmul = libraries_.matmul;
   norm("middle norm", at(Activation::middle), offsets_.middle_norm);
@@ -161,20 +161,20 @@ void DecoderOp::backward_mlp() {
     d_down.accumulates = d_gate_up_weights.accumulates = true;
   }
   rms_norm_backward(at(Activation::middle), weights(offsets_.middle_norm), at(Activation::d_normed),
-                    op_.output_gradient, at(Activation::d_middle), gradient(offsets_.middle_norm),
+                    op_.output_gradient, op_.input_gradient, gradient(offsets_.middle_norm),
                     regions_.fp32(Activation::reduction), tokens_, hidden_, epsilon_, stream_);
   mark("middle norm backward");
 }
 
-/// d_middle -> d_qkv of the projection's output.
+/// Gradient of middle, at input_gradient -> d_qkv of the projection's output.
 void DecoderOp::backward_attention() {
   Matmul& matmul = libraries_.matmul;
   const std::int64_t columns = model_.query_columns();
-  matmul.weight_gradient(at(Activation::d_middle), at(Activation::attention), gradient(offsets_.attention_output),
-                         tokens_, hidden_, columns, library_, stream_);
+  matmul.weight_gradient(op_.input_gradient, at(Activation::attention), gradient(offsets_.attention_output), tokens_,
+                         hidden_, columns, library_, stream_);
   mark("attention output weight gradient");
-  matmul.input_gradient(at(Activation::d_middle), weights(offsets_.attention_output), at(Activation::d_attention),
-                        tokens_, hidden_, columns, library_, stream_);
+  matmul.input_gradient(op_.input_gradient, weights(offsets_.attention_output), at(Activation::d_attention), tokens_,
+                        hidden_, columns, library_, stream_);
   mark("attention output input gradient");
   const AttentionBackward tensors{at(Activation::qkv), at(Activation::attention), regions_.fp32(Activation::lse),
                                   at(Activation::d_attention), at(Activation::d_qkv)};
@@ -208,7 +208,7 @@ void DecoderOp::backward_qkv() {
   matmul.input_gradient(at(Activation::d_qkv), weights(offsets_.qkv), at(Activation::d_normed), tokens_, columns,
                         hidden_, library_, stream_);
   mark("qkv input gradient");
-  rms_norm_backward(op_.input, weights(offsets_.input_norm), at(Activation::d_normed), at(Activation::d_middle),
+  rms_norm_backward(op_.input, weights(offsets_.input_norm), at(Activation::d_normed), op_.input_gradient,
                     op_.input_gradient, gradient(offsets_.input_norm), partials, tokens_, hidden_, epsilon_, stream_);
   mark("input norm backward");
 }

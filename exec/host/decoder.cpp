@@ -152,7 +152,7 @@ void DecoderOp<Storage>::backward() const {
   backward_qkv();
 }
 
-/// output_gradient -> d_middle, with the gradients of down, gate_up and the middle norm.
+/// output_gradient -> gradient of middle, at input_gradient, with those of down, gate_up and the middle norm.
 template <class Storage>
 void DecoderOp<Storage>::backward_mlp() const {
   norm(op_.middle, model_.decoder.middle_norm);
@@ -183,16 +183,16 @@ void DecoderOp<Storage>::backward_mlp() const {
   op_.gradient->add(model_.decoder.gate_up, part_gate_up.data, wide * hidden_);
   Real* const d_norm = scratch.take<Real>(hidden_);
   rmsnorm_backward<Storage>(op_.middle, weights(model_.decoder.middle_norm), op_.d_normed, op_.output_gradient,
-                            op_.d_middle, d_norm, tokens_, hidden_, model_.config.rms_epsilon);
+                            op_.input_gradient, d_norm, tokens_, hidden_, model_.config.rms_epsilon);
   op_.gradient->add(model_.decoder.middle_norm, d_norm, hidden_);
 }
 
-/// d_middle -> d_attention.
+/// Gradient of middle, at input_gradient -> d_attention.
 template <class Storage>
 void DecoderOp<Storage>::backward_attention_output() const {
   const std::int64_t columns = model_.query_columns();
   ScratchScope scratch;
-  const auto d_middle = widened<Storage>(scratch, op_.d_middle, tokens_, hidden_);
+  const auto d_middle = widened<Storage>(scratch, op_.input_gradient, tokens_, hidden_);
   const auto attention = widened<Storage>(scratch, op_.attention, tokens_, columns);
   const auto matrix = widened<Storage>(scratch, weights(model_.decoder.attention_output), hidden_, columns);
   const auto part = zeros<Real>(scratch, hidden_, columns);
@@ -240,7 +240,7 @@ void DecoderOp<Storage>::backward_qkv() const {
   multiply(d_qkv, matrix, normed);
   narrow<Storage>(normed.data, tokens_ * hidden_, op_.d_normed);
   Real* const d_norm = scratch.take<Real>(hidden_);
-  rmsnorm_backward<Storage>(op_.input, weights(model_.decoder.input_norm), op_.d_normed, op_.d_middle,
+  rmsnorm_backward<Storage>(op_.input, weights(model_.decoder.input_norm), op_.d_normed, op_.input_gradient,
                             op_.input_gradient, d_norm, tokens_, hidden_, model_.config.rms_epsilon);
   op_.gradient->add(model_.decoder.input_norm, d_norm, hidden_);
 }

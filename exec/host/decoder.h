@@ -35,7 +35,6 @@ struct DecoderOperands {
   Element* d_product = nullptr;
   Element* d_gate_up = nullptr;
   Element* d_normed = nullptr;
-  Element* d_middle = nullptr;
   Element* d_attention = nullptr;
   Element* d_qkv = nullptr;
   const Element* output_gradient = nullptr;

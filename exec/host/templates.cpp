@@ -94,7 +94,6 @@ DecoderOperands<Bf16Storage> decoder_operands(const TemplateBinding& b, const Bo
   op.d_product = tensor(Activation::d_product);
   op.d_gate_up = tensor(Activation::d_gate_up);
   op.d_normed = tensor(Activation::d_normed);
-  op.d_middle = tensor(Activation::d_middle);
   op.d_attention = tensor(Activation::d_attention);
   op.d_qkv = tensor(Activation::d_qkv);
   op.output_gradient = b.output_gradient;

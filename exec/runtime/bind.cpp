@@ -77,7 +77,7 @@ class Operands {
     if (op_.reads.size() != 1 || op_.writes.size() != 1) fail("a copy has one read and one write");
     const Access &from = op_.reads[0], &to = op_.writes[0];
     if (from.bytes != to.bytes) fail(fmt::format("copies {} bytes into {}", from.bytes, to.bytes));
-    return BoundCopy{address(from), address(to), from.bytes, tier(from), tier(to), work.bursts};
+    return BoundCopy{address(from), address(to), from.bytes, tier(from), tier(to), work.bursts, work.threads};
   }
 
   BoundWork make(const TemplateWork& work) const {

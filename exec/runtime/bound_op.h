@@ -20,6 +20,7 @@ struct BoundCopy {
   std::int64_t bytes = 0;
   TierKind from_tier = TierKind::dram, to_tier = TierKind::hbm;
   std::vector<Burst> bursts;
+  int threads = 1;
 };
 struct BoundOptimizer {
   OptimizerStates states;

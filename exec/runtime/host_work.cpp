@@ -35,6 +35,13 @@ void run_report(const BoundReport& work, const BoundSchedule& program, int step)
   program.source.report(report);
 }
 
+void run_copy(const BoundCopy& work) {
+  static constexpr std::int64_t kPage = 4096;
+  for_ranges(work.bytes, kPage, work.threads, [&](std::int64_t begin, std::int64_t end) {
+    std::memcpy(work.to + begin, work.from + begin, static_cast<std::size_t>(end - begin));
+  });
+}
+
 /// Moves traffic_bytes (read + written) through DRAM: copies between halves of a scratch block larger than the caches.
 void run_pass(const BoundHostPass& work) {
   static constexpr std::int64_t kHalf = std::int64_t{32} << 20;
@@ -53,7 +60,7 @@ void run_host_work(const BoundOp& op, const BoundSchedule& program, int step) {
   struct Run {
     const BoundSchedule& program;
     int step;
-    void operator()(const BoundCopy& w) const { std::memcpy(w.to, w.from, static_cast<std::size_t>(w.bytes)); }
+    void operator()(const BoundCopy& w) const { run_copy(w); }
     void operator()(const BoundOptimizer& w) const {
       adamw_host(w.states, w.gradient, w.gradient_type, w.elements, *w.scalars, w.threads);
     }

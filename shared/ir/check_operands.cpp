@@ -140,7 +140,7 @@ class OperandCheck {
     count(1, 1);
     if (op_->reads.size() != 1 || op_->writes.size() != 1) return;
     const Access &from = op_->reads[0], &to = op_->writes[0];
-    copy_lane(tier(from), tier(to));
+    copy_lane(tier(from), tier(to), work.threads);
     if (from.bytes != to.bytes) fault("copies {} bytes to a range of {}", from.bytes, to.bytes);
     if (!(from.value == to.value))
       fault("reads {} and writes {}: a copy changes no label", value_label(from.value), value_label(to.value));
@@ -170,7 +170,7 @@ class OperandCheck {
       fault("copies {} as {} bytes, but it has {}", value_label(access.value), access.bytes, bytes);
   }
 
-  void copy_lane(const Tier& from, const Tier& to) {
+  void copy_lane(const Tier& from, const Tier& to, int threads) {
     const LaneKind kind = lane().kind;
     const auto between = [&](TierKind a, TierKind b) { return from.kind == a && to.kind == b; };
     bool right = false;
@@ -190,6 +190,10 @@ class OperandCheck {
       fault("copies from {} (device {}) to {} (device {}) on lane '{}' ({}, device {}), which does not go there",
             word(tier_names(), from.kind), from.device, word(tier_names(), to.kind), to.device, lane().name,
             word(lane_kind_names(), kind), lane().device);
+    check_threads(threads);
+    if (threads > 1 && kind != LaneKind::host)
+      fault("copies with {} threads on lane '{}' ({}): only host lanes have them", threads, lane().name,
+            word(lane_kind_names(), kind));
   }
 
   void check(const TemplateWork& work) {

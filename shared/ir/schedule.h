@@ -125,8 +125,10 @@ struct Burst {
   bool operator==(const Burst&) const = default;
 };
 /// Copies reads[0] to writes[0] (same bytes), cut as `bursts` say; they sum to the access's bytes. On NVMe lanes: I/O.
+/// `threads` copy within DRAM, on a host lane; elsewhere it is 1.
 struct CopyWork {
   std::vector<Burst> bursts;
+  int threads = 1;
   bool operator==(const CopyWork&) const = default;
 };
 /// Binds the template of `kind` to the ranges in reads and writes and runs one pass over the op's micro-batch. Which

@@ -47,6 +47,7 @@ struct AddWork {
   void operator()(const CopyWork& work) const {
     hash.numbers(work.bursts.size());
     for (const Burst& burst : work.bursts) hash.numbers(burst.bytes, burst.count);
+    if (work.threads != 1) hash.numbers(work.threads);
   }
   void operator()(const TemplateWork& work) const { hash.numbers(work.kind, work.pass, work.keep); }
   void operator()(const OptimizerWork& work) const { hash.numbers(work.elements, work.threads); }

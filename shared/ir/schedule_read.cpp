@@ -280,6 +280,7 @@ class Reader {
       sum += burst.bytes * burst.count;
       copy.bursts.push_back(burst);
     }
+    if (object.has("threads")) copy.threads = small(object, "threads", 1, kMaxThreads);
     const std::int64_t bytes = op.reads.empty() ? 0 : op.reads[0].bytes;
     if (sum != bytes) object.fail("bursts", fmt::format("they sum to {} bytes, but the op reads {}", sum, bytes));
     return copy;

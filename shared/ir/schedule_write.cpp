@@ -124,6 +124,7 @@ class Writer {
     for (std::size_t i = 0; i < copy.bursts.size(); ++i)
       put("{}[{}, {}]", i == 0 ? "" : ", ", copy.bursts[i].bytes, copy.bursts[i].count);
     text_ += ']';
+    if (copy.threads != 1) put(", \"threads\": {}", copy.threads);
   }
   void work(const TemplateWork& bound) {
     put(", \"template\": \"{}\", \"pass\": \"{}\", \"keep\": \"{}\"", word(layer_kind_names(), bound.kind),

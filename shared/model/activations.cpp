@@ -15,13 +15,19 @@ std::int64_t align_up(std::int64_t bytes) { return (bytes + kFieldAlignment - 1)
 class RegionBuilder {
  public:
   void add(Activation activation, std::int64_t bytes) {
-    region_.fields.push_back({activation, region_.bytes, bytes});
-    region_.bytes += align_up(bytes);
+    region_.fields.push_back({activation, end_, bytes});
+    end_ += align_up(bytes);
+    region_.bytes = std::max(region_.bytes, end_);
   }
+  /// Where the next field begins.
+  std::int64_t end() const { return end_; }
+  /// Fields from here on share bytes with those that lie behind `offset_bytes`.
+  void go_back(std::int64_t offset_bytes) { end_ = align_up(offset_bytes); }
   Region take() { return std::move(region_); }
 
  private:
   Region region_;
+  std::int64_t end_ = 0;
 };
 
 std::int64_t mlp_chunk(BatchShape batch, const Chunking& chunking) {
@@ -102,42 +108,65 @@ Region recomputed_region(const Model& model, LayerKind kind, BatchShape batch, c
   return builder.take();
 }
 
+namespace {
+
+/// True for what forward makes before attention has run; the rest it makes afterwards.
+bool is_made_by_attention(Activation activation) {
+  return activation != Activation::middle && activation != Activation::gate_up;
+}
+
+/// Norms and MLP are dead while attention runs, and only attention reads its output's gradient and more of the
+/// libraries' workspace than matmuls get: the former lie over the latter.
+void add_decoder_fields(RegionBuilder& builder, const Model& model, Pass pass, BatchShape batch,
+                        const LayoutOptions& options) {
+  const std::int64_t tokens = batch.tokens(), chunk = mlp_chunk(batch, options.chunking);
+  const std::int64_t hidden = model.config.hidden, intermediate = model.config.intermediate;
+  const auto add_unkept = [&](bool by_attention) {
+    for (const Activation activation : kSaved)
+      if (!is_kept(activation, options.keep) && is_made_by_attention(activation) == by_attention)
+        add_saved(builder, model, activation, batch, chunk);
+  };
+  if (pass == Pass::forward) add_unkept(true);
+  if (pass == Pass::backward) builder.add(Activation::d_qkv, tokens * model.qkv_columns() * kBf16);
+  const std::int64_t library = builder.end();
+  if (options.library_bytes > 0) builder.add(Activation::library, options.library_bytes);
+  if (pass == Pass::backward) builder.add(Activation::d_attention, tokens * model.query_columns() * kBf16);
+
+  builder.go_back(library + std::min(options.library_bytes, kLibraryWorkspaceBytes));
+  builder.add(Activation::normed, tokens * hidden * kBf16);
+  if (pass == Pass::forward) add_unkept(false);
+  // A recompute needs both only where it also makes the next layer's input (block recompute).
+  builder.add(Activation::product, chunk * intermediate * kBf16);
+  if (pass != Pass::forward && mlp_recomputed_in_backward(batch, options))
+    add_saved(builder, model, Activation::gate_up, batch, chunk);
+  if (pass != Pass::backward) return;
+  builder.add(Activation::d_product, chunk * intermediate * kBf16);
+  builder.add(Activation::d_gate_up, chunk * 2 * intermediate * kBf16);
+  builder.add(Activation::d_normed, tokens * hidden * kBf16);
+}
+
+}  // namespace
+
 Region workspace_region(const Model& model, LayerKind kind, Pass pass, BatchShape batch, const LayoutOptions& options) {
   const ModelConfig& config = model.config;
   const std::int64_t tokens = batch.tokens();
-  const std::int64_t chunk = mlp_chunk(batch, options.chunking);
   RegionBuilder builder;
+  if (pass == Pass::backward || pass == Pass::loss) {
+    const std::int64_t widest = std::max(config.hidden, model.qkv_columns());
+    builder.add(Activation::reduction, kReductionRows * widest * kFp32);
+  }
   if (kind == LayerKind::decoder) {
-    builder.add(Activation::normed, tokens * config.hidden * kBf16);
-    if (pass == Pass::forward)
-      for (const Activation activation : kSaved)
-        if (!is_kept(activation, options.keep)) add_saved(builder, model, activation, batch, chunk);
-    // A recompute needs both only where it also makes the next layer's input (block recompute).
-    builder.add(Activation::product, chunk * config.intermediate * kBf16);
-    if (pass != Pass::forward && mlp_recomputed_in_backward(batch, options))
-      add_saved(builder, model, Activation::gate_up, batch, chunk);
-    if (pass == Pass::backward) {
-      builder.add(Activation::d_product, chunk * config.intermediate * kBf16);
-      builder.add(Activation::d_gate_up, chunk * 2 * config.intermediate * kBf16);
-      builder.add(Activation::d_normed, tokens * config.hidden * kBf16);
-      builder.add(Activation::d_middle, tokens * config.hidden * kBf16);
-      builder.add(Activation::d_attention, tokens * model.query_columns() * kBf16);
-      builder.add(Activation::d_qkv, tokens * model.qkv_columns() * kBf16);
-    }
+    add_decoder_fields(builder, model, pass, batch, options);
   } else if (kind == LayerKind::head) {
     builder.add(Activation::normed, tokens * config.hidden * kBf16);
     builder.add(Activation::d_normed, tokens * config.hidden * kBf16);
     builder.add(Activation::logits, loss_chunk(batch, options.chunking) * config.vocabulary * kBf16);
     builder.add(Activation::row_stats, tokens * 4 * kFp32);
+    if (options.library_bytes > 0)
+      builder.add(Activation::library, std::min(options.library_bytes, kLibraryWorkspaceBytes));
   } else if (pass == Pass::backward) {
     builder.add(Activation::token_order, 2 * tokens * kInt32);
   }
-  if (pass == Pass::backward || pass == Pass::loss) {
-    const std::int64_t widest = std::max(config.hidden, model.qkv_columns());
-    builder.add(Activation::reduction, kReductionRows * widest * kFp32);
-  }
-  if (options.library_bytes > 0 && kind != LayerKind::embedding)
-    builder.add(Activation::library, options.library_bytes);
   return builder.take();
 }
 

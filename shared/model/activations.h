@@ -5,7 +5,9 @@
 //   kept        what forward leaves for backward, by keep level;
 //   recomputed  what a recompute op adds so that kept + recomputed hold everything that backward reads;
 //   workspace   scratch of one op, garbage before and after it.
-// A tensor that is neither kept nor recomputed but that the pass produces lies in the workspace.
+// A tensor that is neither kept nor recomputed but that the pass produces lies in the workspace. There, what is dead
+// while attention runs shares bytes with what only attention needs. The gradient of `middle` has no place of its own:
+// it lies where the gradient of the layer's input will, which is added to it row by row.
 #pragma once
 
 #include <cstdint>
@@ -50,7 +52,6 @@ enum class Activation {
   d_product,    // [chunk, intermediate] bf16
   d_gate_up,    // [chunk, 2 intermediate] bf16
   d_normed,     // [tokens, hidden] bf16
-  d_middle,     // [tokens, hidden] bf16
   d_attention,  // [tokens, query_columns] bf16
   d_qkv,        // [tokens, qkv_columns] bf16
   // embedding backward scratch
@@ -61,7 +62,7 @@ enum class Activation {
   // every op
   reduction,  // fp32 partial sums over rows (norm weights, biases, a token's rows): kReductionRows x widest column
               // count
-  library,    // workspace of cuBLAS and cuDNN
+  library,    // workspace of cuDNN, all of it; of cuBLAS, the first kLibraryWorkspaceBytes
 };
 
 inline constexpr std::int64_t kReductionRows = 256;

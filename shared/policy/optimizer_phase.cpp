@@ -24,14 +24,21 @@ OptimizerPhase::OptimizerPhase(Writer& writer, GradientStream& gradients)
 
 void OptimizerPhase::make_states() {
   states_.resize(static_cast<std::size_t>(plan_.model.layer_count()));
-  for (int layer = 0; layer < plan_.model.layer_count(); ++layer)
-    for (const Plan::StateTensor& tensor : tensors_) {
-      const TierKind tier = plan_.states_resident(layer) ? TierKind::hbm : TierKind::dram;
-      const std::int64_t bytes = plan_.state_elements(layer) * tensor.element_bytes;
-      const Place place = writer_.buffer(fmt::format("{} {}", tensor.name, layer), tier, bytes);
-      writer_.program().add_initial(place.buffer, {tensor.tensor, layer}, bytes);
-      states_[static_cast<std::size_t>(layer)].push_back(place);
-    }
+  upload_copies_.resize(states_.size());
+  const auto make = [&](const char* name, int layer, TierKind tier, TensorKind tensor, std::int64_t bytes) {
+    const Place place = writer_.buffer(fmt::format("{} {}", name, layer), tier, bytes);
+    writer_.program().add_initial(place.buffer, {tensor, layer}, bytes);
+    return place;
+  };
+  for (int layer = 0; layer < plan_.model.layer_count(); ++layer) {
+    const auto row = static_cast<std::size_t>(layer);
+    const TierKind tier = plan_.states_resident(layer) ? TierKind::hbm : TierKind::dram;
+    for (const Plan::StateTensor& tensor : tensors_)
+      states_[row].push_back(
+          make(tensor.name, layer, tier, tensor.tensor, plan_.state_elements(layer) * tensor.element_bytes));
+    if (plan_.has_upload_copy(layer))
+      upload_copies_[row] = make("upload copy", layer, TierKind::dram, TensorKind::weights, plan_.weight_bytes(layer));
+  }
 }
 
 void OptimizerPhase::make_slots() {
@@ -60,7 +67,8 @@ void OptimizerPhase::make_slots() {
 
 std::vector<Place> OptimizerPhase::weight_homes() const {
   std::vector<Place> homes;
-  for (const std::vector<Place>& places : states_) homes.push_back(places.front());
+  for (std::size_t layer = 0; layer < states_.size(); ++layer)
+    homes.push_back(upload_copies_[layer].buffer >= 0 ? upload_copies_[layer] : states_[layer].front());
   return homes;
 }
 
@@ -162,11 +170,13 @@ void OptimizerPhase::load(int layer) {
 
 void OptimizerPhase::update(int layer) {
   write_update(layer);
-  if (!streams(layer)) return;
   const auto row = static_cast<std::size_t>(layer);
-  for (std::size_t i = 0; i < tensors_.size(); ++i)
+  for (std::size_t i = 0; i < tensors_.size() && streams(layer); ++i)
     writer_.copy(op_name(fmt::format("store {}", tensors_[i].name), layer), false, Phase::optimizer,
                  state(state_in_slot(layer, i), layer, tensors_[i], 1), state(states_[row][i], layer, tensors_[i], 1));
+  if (plan_.has_upload_copy(layer))
+    writer_.copy_on_host(op_name("upload copy", layer), Phase::optimizer, state(states_[row][0], layer, tensors_[0], 1),
+                         state(upload_copies_[row], layer, tensors_[0], 1));
 }
 
 void OptimizerPhase::write_update(int layer) {

@@ -16,7 +16,7 @@ class OptimizerPhase {
  public:
   OptimizerPhase(Writer& writer, GradientStream& gradients);
 
-  /// Where each layer's weights lie between steps, by layer.
+  /// Whence each layer's weights go to the GPU, by layer: their state, or its upload copy.
   std::vector<Place> weight_homes() const;
 
   /// At the start of the step: without clipping, the scalars depend on nothing.
@@ -54,6 +54,7 @@ class OptimizerPhase {
   GradientStream& gradients_;
   std::vector<Plan::StateTensor> tensors_;
   std::vector<std::vector<Place>> states_;  // [layer][tensor], at home
+  std::vector<Place> upload_copies_;        // by layer; none: uploads read the state itself
   std::vector<Place> slots_;                // decoder, decoder, edge; streamed states
   std::vector<Place> slabs_;                // decoder, decoder, edge; DRAM, gradients that waited in HBM
   std::vector<Place> slot_of_;              // by layer

@@ -54,6 +54,9 @@ struct PolicyParameters {
       false;  // recompute runs the forward a second time without need (MegaTrain as released: 10 N FLOPs)
   double host_pass_bytes_per_parameter =
       0;  // DRAM traffic of serial host passes after backward (scan, scale, re-flatten, zero)
+  // Decoder weights cross the link from a second bf16 copy in DRAM, written behind each layer's update (MegaTrain as
+  // released): 2 B/param more, and 4 B/param of DRAM traffic per step.
+  bool upload_copies = false;
   HostWaits host_waits = HostWaits::none;
   int optimizer_threads = 0;  // 0 = all cores of the machine but those that other lanes need
 };

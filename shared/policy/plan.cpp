@@ -116,6 +116,10 @@ bool Plan::any_optimizer_on_gpu() const {
   return false;
 }
 
+bool Plan::has_upload_copy(int layer) const {
+  return parameters.upload_copies && !is_edge(layer) && !states_resident(layer);
+}
+
 TierKind Plan::gradient_home(int layer) const {
   if (parameters.numerics.sum_on_host) return TierKind::dram;
   return states_resident(layer) ? TierKind::hbm : parameters.gradients;

@@ -70,6 +70,7 @@ struct Plan {
   bool all_optimizers_on_gpu() const;
   bool any_optimizer_on_gpu() const;
   bool scalars_on_gpu() const { return all_optimizers_on_gpu() && !parameters.numerics.sum_on_host; }
+  bool has_upload_copy(int layer) const;    // weights cross the link from a copy beside the state
   TierKind gradient_home(int layer) const;  // where the finished gradient waits
   bool finishes_in_place(int layer) const;  // gradient takes the place of the sum
   /// The state tensors of the format, with their element sizes.

@@ -78,6 +78,18 @@ int Writer::copy(const std::string& name, bool to_device, Phase phase, const Acc
   return add(std::move(op));
 }
 
+int Writer::copy_on_host(const std::string& name, Phase phase, const Access& from, const Access& to) {
+  Op op;
+  op.name = name;
+  op.lane = adam();
+  op.layer = from.value.layer;
+  op.phase = phase;
+  op.work = CopyWork{{{from.bytes, 1}}, plan_.optimizer_threads};
+  op.reads = {from};
+  op.writes = {to};
+  return add(std::move(op));
+}
+
 int Writer::wait(const std::string& name, int awaited, int layer, Phase phase) {
   Op op;
   op.name = name;

@@ -136,6 +136,7 @@ PolicyParameters read_policy(const TomlDocument& document) {
   overrides.boolean("forward_twice", policy.forward_twice);
   if (section.has("host_pass_bytes_per_parameter"))
     policy.host_pass_bytes_per_parameter = section.number("host_pass_bytes_per_parameter", 0, 1000);
+  overrides.boolean("upload_copies", policy.upload_copies);
   overrides.choice("host_waits", policy.host_waits, kHostWaits);
   section.finish();
   return policy;
@@ -183,6 +184,7 @@ std::string policy_text(const PolicyParameters& policy) {
   number("recompute_loads", policy.recompute_loads);
   number("forward_twice", policy.forward_twice);
   number("host_pass_bytes_per_parameter", policy.host_pass_bytes_per_parameter);
+  number("upload_copies", policy.upload_copies);
   choice("host_waits", policy.host_waits, kHostWaits);
   return text;
 }

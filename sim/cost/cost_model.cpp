@@ -188,7 +188,7 @@ class CostModel {
     const TierKind from = tier(op_->reads[0]), to = tier(op_->writes[0]);
     if (from == TierKind::nvme) return nvme(work, kNvmeRead, machine_.nvme.read_bytes_per_second);
     if (to == TierKind::nvme) return nvme(work, kNvmeWrite, machine_.nvme.write_bytes_per_second);
-    if (from == to) return pass(2 * static_cast<double>(op_->reads[0].bytes), 1);
+    if (from == to) return pass(2 * static_cast<double>(op_->reads[0].bytes), work.threads);
     const bool upload = to == TierKind::hbm;
     const LinkDirection& direction = upload ? machine_.link.h2d : machine_.link.d2h;
     if (direction.bytes_per_second <= 0 && direction.curve.empty()) missing(upload ? "link.h2d" : "link.d2h");

@@ -66,6 +66,7 @@ auto key(const Candidate& candidate) {
                     p.recompute_loads,
                     p.forward_twice,
                     p.host_pass_bytes_per_parameter,
+                    p.upload_copies,
                     p.host_waits,
                     n.states,
                     n.moments,

@@ -189,9 +189,11 @@ class BoundCounter {
 
   void count_optimizer() {
     double elements_on_host = 0;
+    double passes = plan_.parameters.host_pass_bytes_per_parameter * static_cast<double>(plan_.model.parameters);
     const double traffic = optimizer_bytes_per_parameter(plan_.parameters.numerics);
     for (int layer = 0; layer <= plan_.head; ++layer) {
       const double elements = static_cast<double>(plan_.state_elements(layer));
+      if (plan_.has_upload_copy(layer)) passes += 2 * static_cast<double>(plan_.weight_bytes(layer));
       if (!plan_.optimizer_on_gpu(layer)) {
         elements_on_host += elements;
         continue;
@@ -211,7 +213,6 @@ class BoundCounter {
       bound_.cpu =
           elements_on_host * traffic * adamw_cost(machine_.cpu, plan_.parameters.numerics, threads).seconds_per_byte;
     }
-    const double passes = plan_.parameters.host_pass_bytes_per_parameter * static_cast<double>(plan_.model.parameters);
     const double dram = best_host_rate(machine_.cpu, threads);
     if (dram > 0) bound_.cpu = std::max(bound_.cpu + passes / dram, host_sum_bytes_ / dram);
     dram_bytes_ = elements_on_host * traffic + passes + host_sum_bytes_;

@@ -108,14 +108,6 @@ std::string excess_text(const std::vector<TierMemory>& memory) {
   return text;
 }
 
-std::string calibration_note(const Machine& machine) {
-  if (machine.measured) return {};
-  return fmt::format(
-      "uncalibrated: {} is known from a hardware file, not from measurements; `penstock-exec calibrate` on the "
-      "machine writes a profile for --profile",
-      machine.name);
-}
-
 StatusLine::StatusLine(const std::string& text) : shown_(::isatty(STDERR_FILENO) == 1) {
   if (shown_) fmt::print(stderr, "\r{} ...", text);
 }

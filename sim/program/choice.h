@@ -7,7 +7,6 @@
 
 #include "shared/ir/memory.h"
 #include "shared/ir/schedule.h"
-#include "shared/machine/machine.h"
 #include "shared/scenario/scenario.h"
 
 namespace penstock::sim {
@@ -24,9 +23,6 @@ std::vector<TierMemory> memory_on(const Schedule& schedule, const Scenario& scen
 
 /// What does not fit: tier, by how much, and the phase that needs most; empty if everything fits.
 std::string excess_text(const std::vector<TierMemory>& memory);
-
-/// "uncalibrated: ..." for a machine known from datasheets only, else empty.
-std::string calibration_note(const Machine& machine);
 
 /// A line on standard error while something runs, only on a terminal; gone at the end of the scope.
 class StatusLine {

@@ -18,15 +18,13 @@
 #include "sim/program/commands.h"
 #include "sim/program/memory_text.h"
 #include "sim/program/plan_text.h"
+#include "sim/simulate.h"
+#include "sim/validate/error_bar.h"
 
 namespace penstock::sim {
 namespace {
 
 using nlohmann::ordered_json;
-
-/// The largest error of a step predicted from a hardware file alone, over the published rows whose scenarios lack
-/// nothing (docs/validation.md, "Published measurements": `penstock-sim validate scenarios/published`, 26.90 %).
-constexpr double kHardwareFileError = 0.27;
 
 /// What a machine does with the model.
 struct Verdict {
@@ -36,8 +34,9 @@ struct Verdict {
   double tokens_per_second = 0;
   double bound_tokens_per_second = 0;  // at the matmul rate
   std::string plan, shortage;
+  std::string binding;  // what bounds the plan
 
-  double sure() const { return tokens_per_second * (1 - kHardwareFileError); }
+  double sure() const { return rate_range(tokens_per_second, kHardwareFileError).low; }
 };
 
 class Shop {
@@ -56,7 +55,7 @@ class Shop {
     Scenario scenario = scenario_;
     scenario.machine = machine;
     scenario.micro_batch = middle_divisor(scenario.sequences);
-    Verdict verdict{name, price, false, 0, bound(scenario), {}, {}};
+    Verdict verdict{name, price, false, 0, bound(scenario), {}, {}, {}};
     SearchOptions options;
     options.tolerance = 0.003;
     options.front = false;
@@ -71,6 +70,9 @@ class Shop {
     verdict.fits = true;
     verdict.tokens_per_second = tokens(scenario) / best.step_seconds;
     verdict.plan = candidate_text(best.candidate);
+    scenario.micro_batch = best.candidate.micro_batch;
+    scenario.policy = best.candidate.parameters;
+    verdict.binding = simulate(make_schedule(scenario.policy_input()), machine, {64, false, false}).bounds.binding;
     return verdict;
   }
 
@@ -166,6 +168,15 @@ std::optional<std::size_t> choose(const ShopOptions& options, const std::vector<
   return chosen;
 }
 
+/// Why the fastest machine does not give `wish` tokens/s.
+std::string speed_limit(const Verdict& fastest, double wish) {
+  if (fastest.bound_tokens_per_second < wish)
+    return fmt::format("its matmul rate, at which no schedule at all exceeds {:.0f} tokens/s",
+                       fastest.bound_tokens_per_second);
+  if (fastest.tokens_per_second >= wish) return "that error: a profile of such a machine would tell";
+  return fmt::format("{} ({:.0f} tokens/s at the matmul rate alone)", fastest.binding, fastest.bound_tokens_per_second);
+}
+
 /// What stands in the way.
 [[noreturn]] void refuse(const ShopOptions& options, const std::vector<Verdict>& verdicts) {
   const std::string model = options.model.stem().string();
@@ -187,15 +198,11 @@ std::optional<std::size_t> choose(const ShopOptions& options, const std::vector<
   if (!fastest.fits)
     throw DoesNotFit(fmt::format("{}: no machine of the catalogue holds it: what binds is memory. {}: {}", model,
                                  verdicts.back().name, verdicts.back().shortage));
-  const bool physics = fastest.bound_tokens_per_second < *options.tokens_per_second;
   throw DoesNotFit(fmt::format(
       "{}: no machine of the catalogue gives {:.0f} tokens/s for certain. The fastest, {}, is predicted at {:.0f}, at "
-      "least "
-      "{:.0f} with the error of a hardware file; {}",
+      "least {:.0f} with the error of a hardware file; what binds is {}",
       model, *options.tokens_per_second, fastest.name, fastest.tokens_per_second, fastest.sure(),
-      physics ? fmt::format("what binds is its matmul rate, at which no schedule at all exceeds {:.0f} tokens/s",
-                            fastest.bound_tokens_per_second)
-              : fmt::format("its matmul rate alone would allow {:.0f} tokens/s", fastest.bound_tokens_per_second)));
+      speed_limit(fastest, *options.tokens_per_second)));
 }
 
 std::string next_text(const std::vector<NextEuro>& next, const Verdict& now) {

@@ -14,6 +14,7 @@
 #include "sim/program/commands.h"
 #include "sim/program/memory_text.h"
 #include "sim/program/plan_text.h"
+#include "sim/program/range_text.h"
 #include "sim/simulate.h"
 
 namespace penstock::sim {
@@ -22,6 +23,7 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr std::size_t kMostRows = 100'000;
+constexpr std::size_t kColumns = 9;  // behind those that vary
 
 struct Axis {
   std::string key;  // "machine.hardware"
@@ -57,7 +59,8 @@ struct Row {
   std::string problem;              // why there is no prediction; empty: there is
   bool fits = true;
   double step_seconds = 0, tokens_per_second = 0, model_flops_per_second = 0;
-  double busy = 0;  // share of the step in which compute is
+  double error_share = 0;  // of the prediction
+  double busy = 0;         // share of the step in which compute is
   std::string binding, plan;
   ArenaBytes arenas;
 };
@@ -93,6 +96,7 @@ void predict(const Scenario& scenario, Row& row) {
   const Prediction prediction = simulate(schedule, scenario.machine, {64, false, false});
   row.step_seconds = prediction.step_seconds;
   row.tokens_per_second = prediction.tokens_per_second;
+  row.error_share = step_error_share(scenario.machine);
   row.model_flops_per_second = prediction.model_flops / prediction.step_seconds;
   for (std::size_t lane = 0; lane < schedule.lanes.size(); ++lane)
     if (schedule.lanes[lane].name == "compute") row.busy = prediction.lane_busy_seconds[lane] / prediction.step_seconds;
@@ -125,7 +129,8 @@ void evaluate(const SweepOptions& options, const std::vector<Axis>& axes, Row& r
 std::vector<std::string> cells(const Row& row, bool units) {
   std::vector<std::string> result = row.values;
   if (!row.problem.empty()) {
-    result.insert(result.end(), {"", "", "", "", "", "", "", row.problem});
+    result.insert(result.end(), kColumns - 1, "");
+    result.push_back(row.problem);
     return result;
   }
   const auto size = [&](std::int64_t bytes) {
@@ -133,6 +138,8 @@ std::vector<std::string> cells(const Row& row, bool units) {
   };
   result.push_back(units ? format_seconds(row.step_seconds) : fmt::format("{:.9g}", row.step_seconds));
   result.push_back(units ? fmt::format("{:.1f}", row.tokens_per_second) : fmt::format("{:.9g}", row.tokens_per_second));
+  result.push_back(units ? rate_range_text(row.tokens_per_second, row.error_share)
+                         : fmt::format("{:.6g}", row.error_share));
   result.push_back(units ? format_flops(row.model_flops_per_second)
                          : fmt::format("{:.9g}", row.model_flops_per_second));
   result.push_back(units ? fmt::format("{:.1f} %", 100 * row.busy) : fmt::format("{:.6g}", row.busy));
@@ -146,8 +153,8 @@ std::vector<std::string> cells(const Row& row, bool units) {
 std::string markdown(const std::vector<Axis>& axes, const std::vector<Row>& rows) {
   std::string head, line;
   for (const Axis& axis : axes) head += fmt::format("| {} ", axis.key);
-  head += "| step | tokens/s | model FLOP/s | compute busy | binding | HBM | DRAM | remarks |\n";
-  for (std::size_t i = 0; i < axes.size() + 8; ++i) line += "|---";
+  head += "| step | tokens/s | range | model FLOP/s | compute busy | binding | HBM | DRAM | remarks |\n";
+  for (std::size_t i = 0; i < axes.size() + kColumns; ++i) line += "|---";
   std::string text = head + line + "|\n";
   for (const Row& row : rows) {
     for (const std::string& cell : cells(row, true)) text += fmt::format("| {} ", cell);
@@ -170,7 +177,9 @@ std::string csv(const std::vector<Axis>& axes, const std::vector<Row>& rows) {
   std::string text;
   for (const Axis& axis : axes) text += fmt::format("{},", csv_cell(axis.key));
   text +=
-      "step_seconds,tokens_per_second,model_flops_per_second,compute_busy_share,binding,hbm_bytes,dram_bytes,remarks\n";
+      "step_seconds,tokens_per_second,error_share,model_flops_per_second,compute_busy_share,binding,hbm_bytes,dram_"
+      "bytes,"
+      "remarks\n";
   for (const Row& row : rows) {
     const char* comma = "";
     for (const std::string& cell : cells(row, false)) {
@@ -192,7 +201,10 @@ ordered_json json(const std::vector<Axis>& axes, const std::vector<Row>& rows) {
       entry["problem"] = row.problem;
     } else {
       entry["step_seconds"] = row.step_seconds;
+      entry["error_share"] = row.error_share;
+      entry["step_seconds_range"] = range_json(step_range(row.step_seconds, row.error_share));
       entry["tokens_per_second"] = row.tokens_per_second;
+      entry["tokens_per_second_range"] = range_json(rate_range(row.tokens_per_second, row.error_share));
       entry["model_flops_per_second"] = row.model_flops_per_second;
       entry["compute_busy_share"] = row.busy;
       entry["binding"] = row.binding;

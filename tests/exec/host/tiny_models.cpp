@@ -72,7 +72,6 @@ class DoublePass {
     d_gate_up_ = doubles(t * wide);
     gate_up_chunk_ = d_gate_up_;
     d_normed_ = normed_;
-    d_middle_ = normed_;
     d_attention_ = doubles(t * model.query_columns());
     d_qkv_ = doubles(t * model.qkv_columns());
     logits_ = doubles(loss_rows_ * model.config.vocabulary);
@@ -128,7 +127,6 @@ class DoublePass {
     op.d_product = d_product_.data();
     op.d_gate_up = d_gate_up_.data();
     op.d_normed = d_normed_.data();
-    op.d_middle = d_middle_.data();
     op.d_attention = d_attention_.data();
     op.d_qkv = d_qkv_.data();
     return op;
@@ -174,8 +172,7 @@ class DoublePass {
   const std::vector<std::int32_t>& tokens_;
   std::vector<LayerActivations> saved_;
   std::vector<Doubles> boundary_;
-  Doubles normed_, product_, d_product_, d_gate_up_, gate_up_chunk_, d_normed_, d_middle_, d_attention_, d_qkv_,
-      logits_;
+  Doubles normed_, product_, d_product_, d_gate_up_, gate_up_chunk_, d_normed_, d_attention_, d_qkv_, logits_;
   Doubles gradient_;
 };
 

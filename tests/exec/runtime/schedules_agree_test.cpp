@@ -42,6 +42,7 @@ const std::vector<Variant>& variants() {
       {"two layers resident", [](PolicyParameters& p) { p.resident_weights = 2; }},
       {"all weights resident", [](PolicyParameters& p) { p.resident_weights = -1; }},
       {"one optimizer thread", [](PolicyParameters& p) { p.optimizer_threads = 1; }},
+      {"uploads from copies", [](PolicyParameters& p) { p.group = 1, p.upload_copies = true; }},
       {"waits per buffer", [](PolicyParameters& p) { p.group = 1, p.host_waits = HostWaits::per_buffer; }},
   };
   return all;

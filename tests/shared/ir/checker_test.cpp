@@ -278,6 +278,13 @@ TEST(Checker, FindsACopyThatIsNotUpdated) {
   EXPECT_EQ(all_texts(check_schedule(schedule)), "");
 }
 
+TEST(Checker, RefusesThreadsWhereNoHostCopies) {
+  Schedule schedule = small_schedule();
+  std::get<CopyWork>(op_named(schedule, "upload forward 2").work).threads = 4;
+  expect_fault(schedule, FaultKind::malformed,
+               {title(schedule, "upload forward 2") + " copies with 4 threads on lane", "only host lanes have them"});
+}
+
 // The head's input is written behind the head: it finds that of the step before.
 TEST(Checker, TellsWhatIsLeftOverFromTheStepBefore) {
   Schedule schedule = small_schedule();

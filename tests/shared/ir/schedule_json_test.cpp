@@ -108,7 +108,8 @@ class RandomSchedule {
     switch (number(0, 10)) {
       case 0:
         return CopyWork{op.reads.empty() || op.reads[0].bytes == 0 ? std::vector<Burst>{}
-                                                                   : std::vector<Burst>{{1, op.reads[0].bytes}}};
+                                                                   : std::vector<Burst>{{1, op.reads[0].bytes}},
+                        number(1, 9)};
       case 1: return TemplateWork{pick<LayerKind>(3), pick<Pass>(4), pick<Keep>(3)};
       case 2: return OptimizerWork{number(0, 1 << 30), number(1, 99)};
       case 3: return AccumulateWork{number(0, 1 << 30), number(1, 99)};

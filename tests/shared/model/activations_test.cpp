@@ -4,6 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <vector>
+
 namespace penstock {
 namespace {
 
@@ -68,18 +71,99 @@ TEST(Activations, AChunkedMlpLeavesGateUpToBackward) {
   EXPECT_EQ(workspace.find(Activation::gate_up)->bytes, 16 * 256 * 2);
 }
 
-TEST(Activations, FieldsDoNotOverlapAndAreAligned) {
-  for (const Pass pass : {Pass::forward, Pass::recompute, Pass::backward}) {
-    const Region region = workspace_region(model(true), LayerKind::decoder, pass, {1, 7}, options(Keep::input));
-    std::int64_t end = 0;
-    for (const Field& field : region.fields) {
-      EXPECT_EQ(field.offset_bytes % kFieldAlignment, 0);
-      EXPECT_GE(field.offset_bytes, end);
-      end = field.offset_bytes + field.bytes;
-    }
-    EXPECT_GE(region.bytes, end);
-    EXPECT_EQ(region.bytes % kFieldAlignment, 0);
+/// A kernel or some, in the order of kernels.h: what they touch in the workspace, whether attention is among them.
+struct Step {
+  std::vector<Activation> touched;
+  bool attends = false;
+
+  bool touches(Activation activation) const {
+    return std::find(touched.begin(), touched.end(), activation) != touched.end();
   }
+};
+
+std::vector<Step> decoder_steps(Pass pass) {
+  using enum Activation;
+  const Step mlp{{library, normed, gate_up, product}};
+  if (pass == Pass::recompute) return {{{library, normed}}, {{library}, true}, {{library}}, mlp};
+  if (pass == Pass::forward)
+    return {{{library, normed, qkv}},       {{qkv, qk_raw}},    {{library, qkv, attention, lse}, true},
+            {{library, attention, middle}}, {{middle, normed}}, mlp,
+            {{library, product, middle}}};
+  return {{{normed}},
+          {{library, normed, gate_up, product, d_product, d_gate_up, d_normed}},
+          {{d_normed, reduction}},
+          {{library, d_attention}},
+          {{library, d_attention, d_qkv}, true},
+          {{d_qkv, reduction}},
+          {{library, d_qkv, normed}},
+          {{library, d_qkv, d_normed}},
+          {{d_normed, reduction}}};
+}
+
+struct Lifetime {
+  std::int64_t begin = 0, end = 0;  // bytes
+  int first = -1, last = -1;        // steps
+};
+
+/// What is touched in one step and in a later one must survive those between; but normed and d_normed are made anew
+/// where a step did not need them, and the library's workspace in every step.
+std::vector<Lifetime> lifetimes(const Region& region, const std::vector<Step>& steps) {
+  std::vector<Lifetime> result;
+  for (const Field& field : region.fields) {
+    const bool is_library = field.activation == Activation::library;
+    const bool anew = is_library || field.activation == Activation::normed || field.activation == Activation::d_normed;
+    Lifetime life{field.offset_bytes, field.offset_bytes + field.bytes};
+    for (int index = 0; index < static_cast<int>(steps.size()); ++index) {
+      const Step& step = steps[static_cast<std::size_t>(index)];
+      if (!step.touches(field.activation)) continue;
+      if (life.first >= 0 && anew && (is_library || index > life.last + 1)) {
+        result.push_back(life);
+        life.first = -1;
+      }
+      if (life.first < 0) life.first = index;
+      life.last = index;
+      if (is_library)
+        life.end = life.begin + (step.attends ? field.bytes : std::min(field.bytes, kLibraryWorkspaceBytes));
+    }
+    if (life.first >= 0) result.push_back(life);
+  }
+  return result;
+}
+
+// Long attention (a large library workspace) and none, chunked and whole MLP, everything kept and nothing.
+TEST(Activations, FieldsThatLiveAtTheSameTimeDoNotOverlap) {
+  for (const Pass pass : {Pass::forward, Pass::recompute, Pass::backward})
+    for (const std::int64_t library : {std::int64_t{0}, kLibraryWorkspaceBytes, 5 * kLibraryWorkspaceBytes})
+      for (const Keep keep : {Keep::input, Keep::input_attention, Keep::everything})
+        for (const std::int64_t chunk : {0, 4}) {
+          LayoutOptions o = options(keep, chunk);
+          o.library_bytes = library;
+          const Region region = workspace_region(model(true), LayerKind::decoder, pass, {1, 7}, o);
+          for (const Field& field : region.fields) {
+            EXPECT_EQ(field.offset_bytes % kFieldAlignment, 0);
+            EXPECT_LE(field.offset_bytes + field.bytes, region.bytes);
+          }
+          const std::vector<Lifetime> all = lifetimes(region, decoder_steps(pass));
+          for (std::size_t i = 0; i < all.size(); ++i)
+            for (std::size_t j = i + 1; j < all.size(); ++j)
+              EXPECT_TRUE(all[i].end <= all[j].begin || all[j].end <= all[i].begin || all[i].last < all[j].first ||
+                          all[j].last < all[i].first)
+                  << "pass " << static_cast<int>(pass) << ", library " << library << ", chunk " << chunk << ": bytes "
+                  << all[i].begin << " to " << all[i].end << " and " << all[j].begin << " to " << all[j].end;
+        }
+}
+
+// Backward, 128 MiB of library: its second half and the context's gradient lie under norms and MLP. These take
+// 8192 (normed) + 16384 (product) + 16384 + 32768 (gate_up's gradient) + 8192 bytes, less than 64 MiB + 8192.
+TEST(Activations, NormsAndMlpLieOverWhatOnlyAttentionNeeds) {
+  LayoutOptions o = options(Keep::everything);
+  o.library_bytes = 2 * kLibraryWorkspaceBytes;
+  const std::int64_t reduction = kReductionRows * 128 * 4;
+  EXPECT_EQ(workspace_region(model(), LayerKind::decoder, Pass::backward, kBatch, o).bytes,
+            reduction + kQkv + 2 * kLibraryWorkspaceBytes + kAttention);
+  o.library_bytes = 0;
+  EXPECT_EQ(workspace_region(model(), LayerKind::decoder, Pass::backward, kBatch, o).bytes,
+            reduction + kQkv + 8192 + 16384 + 16384 + 32768 + 8192);
 }
 
 TEST(Activations, ForwardWorkspaceHoldsWhatIsNotKept) {
@@ -108,6 +192,8 @@ TEST(Activations, LibraryWorkspaceIsPartOfEveryOpThatCallsLibraries) {
   o.library_bytes = 1000;  // rounded up to 1024
   EXPECT_EQ(workspace_region(model(), LayerKind::head, Pass::loss, kBatch, o).bytes, without + 1024);
   EXPECT_EQ(workspace_region(model(), LayerKind::embedding, Pass::forward, kBatch, o).bytes, 0);
+  o.library_bytes = 10 * kLibraryWorkspaceBytes;  // matmuls alone take the first part
+  EXPECT_EQ(workspace_region(model(), LayerKind::head, Pass::loss, kBatch, o).bytes, without + kLibraryWorkspaceBytes);
 }
 
 TEST(Activations, EmbeddingBackwardHasTheOrderOfTheTokensAndPartialSums) {

@@ -54,6 +54,9 @@ TEST(ModelCount, Qwen25_3B) {
 
 TEST(ModelCount, Qwen25_72B) { EXPECT_EQ(catalogue("qwen2.5-72b").parameters, 72'706'203'648); }
 
+// GPT-OSS-120B has 116.83e9 parameters; this is 0.02 % less, all of them dense.
+TEST(ModelCount, Dense120B) { EXPECT_EQ(catalogue("dense-120b").parameters, 116'804'036'608); }
+
 TEST(ModelCount, Qwen25_OtherSizes) {
   // 28 x (2048*1536 + 2048 + 1536*1536 + 3*1536*8960 + 2*1536) + 151936*1536 + 1536, tied
   EXPECT_EQ(catalogue("qwen2.5-1.5b").parameters, 1'543'714'304);

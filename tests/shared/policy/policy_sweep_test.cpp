@@ -173,6 +173,7 @@ PolicyInput random_input(std::mt19937_64& random) {
   p.optimizer_time = static_cast<OptimizerTime>(pick(0, 2));
   p.recompute_loads = pick(0, 3) == 0;
   p.forward_twice = pick(0, 3) == 0;
+  p.upload_copies = pick(0, 3) == 0;
   p.host_waits = static_cast<HostWaits>(pick(0, 3));
   p.host_pass_bytes_per_parameter = pick(0, 1);
   Numerics& n = p.numerics;

@@ -172,6 +172,7 @@ optimizer_threads = 7
 recompute_loads = 1
 forward_twice = true
 host_pass_bytes_per_parameter = 10.5
+upload_copies = true
 host_waits = "per_buffer"
 )");
   EXPECT_EQ(p.group, 2);
@@ -203,6 +204,7 @@ host_waits = "per_buffer"
   EXPECT_EQ(p.recompute_loads, 1);
   EXPECT_TRUE(p.forward_twice);
   EXPECT_EQ(p.host_pass_bytes_per_parameter, 10.5);
+  EXPECT_TRUE(p.upload_copies);
   EXPECT_EQ(p.host_waits, HostWaits::per_buffer);
 }
 

@@ -113,6 +113,12 @@ TEST(CostModel, HostWorkGoesByTheBytesItTouches) {
   EXPECT_DOUBLE_EQ(tiny.cost(add).fluid_seconds, 40);
   const int pass = tiny.op("scan", TinySchedule::kHost, HostPassWork{1000, 4});
   EXPECT_DOUBLE_EQ(tiny.cost(pass).fluid_seconds, 10);
+  // 500 bytes read and written again, by one thread and by four.
+  for (const int threads : {1, 4}) {
+    const int copy = tiny.op("copy", TinySchedule::kHost, CopyWork{{{500, 1}}, threads});
+    tiny.schedule.ops[copy].reads = tiny.schedule.ops[copy].writes = {{1, 0, 500, {TensorKind::weights, 1}}};
+    EXPECT_DOUBLE_EQ(tiny.cost(copy).fluid_seconds, threads == 1 ? 40 : 10);
+  }
   const int report = tiny.op("report", TinySchedule::kHost, ReportWork{});
   EXPECT_EQ(tiny.cost(report).fluid_seconds, 0);
   EXPECT_EQ(tiny.cost(report).latency_seconds, 0.01);

@@ -35,6 +35,7 @@ Candidate unusual() {
   p.optimizer_time = OptimizerTime::backward;
   p.optimizer_threads = 3;
   p.host_pass_bytes_per_parameter = 2.5;
+  p.upload_copies = true;
   p.host_waits = HostWaits::per_layer;
   return plan;
 }

@@ -5,6 +5,7 @@
 
 #include "shared/ir/memory.h"
 #include "shared/scenario/scenario.h"
+#include "sim/validate/error_bar.h"
 #include "sim/validate/validation.h"
 
 namespace penstock::sim {
@@ -12,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kMedianStep = 0.025, kMaximumStep = 0.06;
+constexpr double kMedianStep = 0.025;
 constexpr double kMedianStall = 0.02, kMaximumStall = 0.05;
 constexpr double kTau = 0.95;
 
@@ -36,15 +37,17 @@ TEST(Corpus, IsPredictedWithinTheThresholds) {
     const std::vector<RecordedRow> rows = validate_folder(folder, {}).recorded;
     const ErrorSummary step = step_errors(rows), stall = stall_errors(rows);
     EXPECT_LE(step.median, kMedianStep);
-    EXPECT_LE(step.maximum, kMaximumStep) << step.worst;
+    EXPECT_LE(step.maximum, kProfileError) << step.worst;
     EXPECT_LE(stall.median, kMedianStall);
     EXPECT_LE(stall.maximum, kMaximumStall) << stall.worst;
     if (const RankCorrelation order = rank_correlation(rows); order.pairs > 0) {
       EXPECT_GE(order.tau(), kTau);
     }
-    for (const RecordedRow& row : rows)
+    for (const RecordedRow& row : rows) {
+      if (!row.same_schedule) continue;  // the peaks are of the schedule that ran
       for (const TierComparison& tier : row.tiers)
         EXPECT_EQ(tier.peak_bytes.predicted, tier.peak_bytes.measured) << row.scenario;
+    }
   }
 }
 
@@ -57,21 +60,23 @@ TEST(Published, IsNotPredictedWorseThanIsDocumented) {
   std::erase_if(published, [](const PublishedRow& row) { return !row.assumed.empty(); });
   const ErrorSummary errors = published_errors(published);
   EXPECT_LE(errors.mean, 0.18);
-  EXPECT_LE(errors.maximum, 0.30) << errors.worst;
+  EXPECT_LE(errors.maximum, kHardwareFileError) << errors.worst;
   const ErrorSummary others = published_errors(validate_folder(kScenarios / "others-h200", {}).published);
   EXPECT_LE(others.mean, 0.05);
   EXPECT_LE(others.maximum, 0.08) << others.worst;
 }
 
-// Capacity is arithmetic. Met: 32B under ZeRO-3 is out of memory, 120B at 12 B/param fits 1.5 TB. The misses are those
-// that docs/validation.md explains.
+// Capacity is arithmetic. Met: 32B under ZeRO-3 is out of memory. The misses are those that docs/validation.md
+// explains; 120B fits 1.5 TB at the 12 B/param of MegaTrain's paper, not at the 14 of its released code.
 TEST(Published, CapacityIsAnsweredAsPublishedButForTheMissesThatAreExplained) {
   std::vector<std::string> missed;
   for (const PublishedRow& row : validate_folder(kScenarios / "published", {}).published)
     if (row.published_fits && *row.published_fits != row.fits) missed.push_back(row.scenario);
-  EXPECT_EQ(missed, (std::vector<std::string>{"01-zero3-8b-rtx4090-32", "05-fsdp2-084-layers-gh200",
-                                              "05-megatrain-180-layers-gh200", "08-megatrain-7b-512k-gh200",
-                                              "09-ml-dataflow-8b-h100-24gib"}));
+  EXPECT_EQ(missed, (std::vector<std::string>{"05-fsdp2-084-layers-gh200", "05-megatrain-180-layers-gh200",
+                                              "07-megatrain-120b-h200", "09-ml-dataflow-8b-h100-24gib"}));
+  const fs::path scenario = kScenarios / "published/07-megatrain-120b-h200.toml";
+  const PolicyInput paper = read_scenario(scenario, {"policy.name=megatrain"}).policy_input();
+  EXPECT_LE(arena_bytes(paper).dram, paper.dram_bytes);
 }
 
 // "7B, ZeRO-3 offload, A100 40 GB, 94 GB of RAM": 20 B/param, 152 GB, do not fit, and 14 B/param, 107 GB, are already

@@ -1,0 +1,21 @@
+// The range that a prediction stands for (sim/validate/error_bar.h), in words and as JSON.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "sim/validate/error_bar.h"
+
+namespace penstock::sim {
+
+/// "8.914 s to 15.51 s": what may be measured where `seconds` are predicted.
+std::string step_range_text(double seconds, double share);
+/// "10568 to 18386": the same for tokens/s.
+std::string rate_range_text(double rate, double share);
+/// [low, high]
+nlohmann::ordered_json range_json(const Range& range);
+
+/// One line: whether the machine is known from measurements or from datasheets only, and how wide that makes ranges.
+std::string calibration_note(const Machine& machine);
+
+}  // namespace penstock::sim

@@ -1,0 +1,66 @@
+// What the largest machines of the catalogue hold: the claims of docs/megatrain.md that are about memory.
+#include <gtest/gtest.h>
+
+#include "shared/scenario/scenario.h"
+#include "sim/planner/largest.h"
+#include "sim/planner/search.h"
+
+namespace penstock::sim {
+namespace {
+
+Scenario scenario(const char* name, const std::vector<std::string>& overrides = {}) {
+  return read_scenario(std::filesystem::path(PENSTOCK_SOURCE_DIR) / "scenarios" / name, overrides);
+}
+
+bool holds(const Scenario& scenario, TierKind activations) {
+  SearchSpace space = compact_space(scenario);
+  space.activations = {activations};
+  return feasible(scenario, space).fits;
+}
+
+// bf16 weights 2, moments 8, waiting gradients 2, and on the host 12 slabs of a layer's gradient: 12 x 2.37 GB and 12
+// of embedding and head.
+TEST(BigFits, MegaTrainHolds117BillionParametersIn1500GB) {
+  const Scenario big = scenario("dense-120b-h200-1.5tb.toml", {"policy.name=megatrain"});
+  const ArenaBytes arenas = arena_bytes(big.policy_input());
+  EXPECT_EQ(big.machine.dram_bytes, 1'500'000'000'000);
+  EXPECT_LE(arenas.dram, big.machine.dram_bytes);
+  EXPECT_LE(arenas.hbm, big.machine.gpu.hbm_bytes);
+  const double states = 12.0 * static_cast<double>(big.model.parameters);
+  const double slabs = 12 * 2 * static_cast<double>(big.model.layers[1].gradient_elements);
+  EXPECT_NEAR(static_cast<double>(arenas.dram), states + slabs, 0.005 * states);
+}
+
+// Exact clipping with an fp32 master is 14 B/param: 1635 GB. DRAM and HBM together have 1641 GB, which leaves too
+// little for buffers; 1.5 TiB and HBM have 1790 GB, and some layers' states and gradients go to HBM.
+TEST(BigFits, ExactClippingOf117BillionParametersTakesMoreThan1500GB) {
+  EXPECT_FALSE(
+      feasible(scenario("dense-120b-h200-1.5tb.toml"), compact_space(scenario("dense-120b-h200-1.5tb.toml"))).fits);
+  const Scenario roomy = scenario("dense-120b-h200-1.5tb.toml", {"machine.dram=\"1.5 TiB\""});
+  EXPECT_TRUE(feasible(roomy, compact_space(roomy)).fits);
+  // Consumed on arrival, gradients wait nowhere: 12 B/param, and no clipping.
+  const Scenario unclipped = scenario("dense-120b-h200-1.5tb.toml", {"policy.clip=false"});
+  EXPECT_TRUE(feasible(unclipped, compact_space(unclipped)).fits);
+}
+
+// 28 layer inputs of 524 288 x 3584 bf16 are 98 GiB, and 89 GiB of HBM hold more than those.
+TEST(BigFits, HalfAMillionTokensFitWithActivationsInDram) {
+  const Scenario lengthy = scenario("qwen2.5-7b-gh200.toml", {"workload.sequence_length=524288", "workload.sequences=1",
+                                                              "workload.micro_batch=1", "run.deterministic=false"});
+  EXPECT_TRUE(holds(lengthy, TierKind::dram));
+  EXPECT_FALSE(holds(lengthy, TierKind::hbm));
+}
+
+// HBM is storage too: 141 GB and 128 GB of DRAM.
+TEST(BigFits, ThePlannerHoldsALargerModelThanMegaTrain) {
+  const Scenario scarce = scenario("qwen2.5-7b-h200.toml", {"machine.dram=\"128 GB\"", "workload.sequences=16"});
+  const auto parameters = [&](const PolicyChoice& policy) {
+    return static_cast<double>(with_layers(scarce, most_layers(scarce, policy)).model.parameters);
+  };
+  const double ours = parameters(std::nullopt);
+  EXPECT_GE(ours, 1.7 * parameters(preset_parameters("megatrain")));
+  EXPECT_GE(ours, 2.0 * parameters(preset_parameters("megatrain-released")));
+}
+
+}  // namespace
+}  // namespace penstock::sim
