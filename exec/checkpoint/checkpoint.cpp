@@ -135,13 +135,15 @@ void put_in_place(const fs::path& partial, const fs::path& folder) {
 
 class CheckpointStates : public StateSource {
  public:
-  /// Throws InputError unless every tensor of the model is there, in its size.
+  /// Throws InputError unless every tensor of the model is there, in its size and as it was written.
   CheckpointStates(const fs::path& folder, bool has_master, const Model& model)
       : weights_(folder / kWeights), optimizer_(folder / kOptimizer), has_master_(has_master) {
     for_each_tensor(model, [&](const Layer&, const ParameterTensor& tensor) {
       for (const StatePart part : {StatePart::master, StatePart::moment_m, StatePart::moment_v})
         read(tensor, part, 0, {});
     });
+    weights_.verify();
+    optimizer_.verify();
   }
   void read(const ParameterTensor& tensor, StatePart part, std::int64_t first, std::span<float> out) const final {
     if (part == StatePart::master && !has_master_) return weights_.read(tensor.name, tensor.elements(), first, out);

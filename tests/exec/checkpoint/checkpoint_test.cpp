@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <string>
 #include <vector>
@@ -147,6 +148,28 @@ TEST(Checkpoint, RefusesAnotherModelAndAnotherFormat) {
             std::string::npos);
   folder.write("c/run.json", R"({"format":"penstock-checkpoint/9"})");
   EXPECT_NE(thrown([&] { open_checkpoint(place, run.model()); }).find("penstock-checkpoint/9"), std::string::npos);
+}
+
+TEST(Checkpoint, RefusesOneThatWasDamagedOnDisk) {
+  const TemporaryFolder folder;
+  const auto place = folder.path() / "c";
+  SmallRun run(small::input(small::llama(), "penstock"));
+  run.training().load(*random_states(3));
+  save_checkpoint(place, {1, 7}, run.schedule(), run.model(), run.training().states());
+  for (const char* name : {"optimizer.safetensors", "model.safetensors"}) {
+    // The last byte is the last tensor's, the final norm's.
+    std::fstream file(place / name, std::ios::binary | std::ios::in | std::ios::out);
+    file.seekg(-1, std::ios::end);
+    const int last = file.get();
+    file.seekp(-1, std::ios::end);
+    file.put(static_cast<char>(last ^ 1));
+    file.close();
+    const std::string error = thrown([&] { open_checkpoint(place, run.model()); });
+    EXPECT_NE(error.find(name), std::string::npos) << error;
+    EXPECT_NE(error.find(": the bytes have checksum"), std::string::npos) << error;
+  }
+  // Weights alone are verified too.
+  EXPECT_NE(thrown([&] { published_states(place, run.model()); }).find("the bytes have checksum"), std::string::npos);
 }
 
 TEST(States, PaddingIsZero) {
