@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstring>
 #include <fstream>
-#include <functional>
 #include <iterator>
 #include <limits>
 #include <span>
@@ -14,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "shared/error.h"
+#include "tests/shared/error_text.h"
 #include "tests/shared/temporary_folder.h"
 
 namespace penstock::exec {
@@ -28,15 +27,6 @@ std::string file_text(const std::string& header, const std::string& data) {
   return text + header + data;
 }
 
-std::string thrown(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "";
-}
-
 std::string file_bytes(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
@@ -45,7 +35,7 @@ std::string file_bytes(const std::filesystem::path& path) {
 std::string open_error(const std::string& text) {
   const TemporaryFolder folder;
   const auto path = folder.write("x.safetensors", text);
-  return thrown([&] { SafetensorsFile file(path); });
+  return error_text([&] { SafetensorsFile file(path); });
 }
 
 TEST(Safetensors, WidensAllThreeTypes) {
@@ -65,7 +55,7 @@ TEST(Safetensors, WidensAllThreeTypes) {
   file.read("c", 1, 0, std::span(&value, 1));
   EXPECT_EQ(value, 0.25f);
   EXPECT_FALSE(file.has("d"));
-  EXPECT_NE(thrown([&] { file.read("a", 2, 0, std::span(&value, 1)); }).find("has 1 elements, the model needs 2"),
+  EXPECT_NE(error_text([&] { file.read("a", 2, 0, std::span(&value, 1)); }).find("has 1 elements, the model needs 2"),
             std::string::npos);
 }
 
@@ -147,7 +137,7 @@ TEST(Safetensors, DamageIsFoundAndNamed) {
       R"({"__metadata__":{"crc32.a":"9ae0daaf","crc32.b":"ed82cd11"},"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"F32","shape":[1],"data_offsets":[8,12]}})";
   const auto error = [&](const std::string& header, const std::string& data) {
     const auto path = folder.write("x.safetensors", file_text(header, data));
-    return thrown([&] { SafetensorsFile(path).verify(); });
+    return error_text([&] { SafetensorsFile(path).verify(); });
   };
   EXPECT_EQ(error(right, "12345678abcd"), "");
   const std::string damaged = error(right, "12345678abce");
@@ -186,13 +176,13 @@ TEST(SafetensorsSet, FindsTensorsInTheShardsOfAnIndex) {
   float value = 0;
   set.read("b", 1, 0, std::span(&value, 1));
   EXPECT_EQ(value, 2.0f);
-  EXPECT_NE(thrown([&] { set.read("c", 1, 0, std::span(&value, 1)); }).find("\"c\""), std::string::npos);
+  EXPECT_NE(error_text([&] { set.read("c", 1, 0, std::span(&value, 1)); }).find("\"c\""), std::string::npos);
 }
 
 TEST(SafetensorsSet, AnIndexMustNotLeaveItsFolder) {
   const TemporaryFolder folder;
   const auto index = folder.write("model.safetensors.index.json", R"({"weight_map":{"a":"../secret.safetensors"}})");
-  EXPECT_NE(thrown([&] { SafetensorsSet set(index); }).find("beside the index"), std::string::npos);
+  EXPECT_NE(error_text([&] { SafetensorsSet set(index); }).find("beside the index"), std::string::npos);
 }
 
 }  // namespace
