@@ -78,8 +78,12 @@ class TomlSection {
   [[noreturn]] void fail(const std::string& key, const std::string& what) const;
 
  private:
+  /// nullptr if the key is not there.
+  const TomlValue* find(const std::string& key);
+  /// Says what was expected, and what was found or that nothing was.
+  [[noreturn]] void refuse(const std::string& key, const std::string& expected) const;
   /// A quantity must be a text; a bare number has lost its unit.
-  std::string quantity(const std::string& key);
+  std::string quantity(const std::string& key, const char* expected);
 
   const TomlDocument& document_;
   std::string name_;

@@ -133,23 +133,28 @@ float widen_f16(std::uint16_t bits) {
 
 SafetensorsFile::SafetensorsFile(const fs::path& path)
     : path_(path), file_(std::make_unique<FileHandle>(open(path.c_str(), O_RDONLY | O_CLOEXEC))) {
-  if (file_->get() < 0) throw InputError(fmt::format("{}: cannot be opened: {}", path.string(), std::strerror(errno)));
+  if (file_->get() < 0)
+    throw InputError(fmt::format("{}: cannot be opened: {}", path.string(), why_not_read(path, errno)));
   struct stat status {};
   if (fstat(file_->get(), &status) != 0 || !S_ISREG(status.st_mode))
-    throw InputError(fmt::format("{}: not a regular file", path.string()));
+    throw InputError(fmt::format("{}: is not a regular file; name one", path.string()));
   const std::int64_t size = status.st_size;
   std::uint64_t header = 0;
-  if (size < 8) throw InputError(fmt::format("{}: not a safetensors file: it has only {} bytes", path.string(), size));
+  if (size < 8)
+    throw InputError(
+        fmt::format("{}: not a safetensors file: it has only {} bytes; take another copy", path.string(), size));
   read_exactly(file_->get(), 0, &header, 8, path);
   if (header > static_cast<std::uint64_t>(std::min(size - 8, kMaxHeaderBytes)))
-    throw InputError(fmt::format("{}: not a safetensors file: its header would have {} bytes, the file has {}",
-                                 path.string(), header, size));
+    throw InputError(
+        fmt::format("{}: not a safetensors file: its header would have {} bytes, the file has {}; take another copy",
+                    path.string(), header, size));
   std::string text(header, '\0');
   read_exactly(file_->get(), 8, text.data(), static_cast<std::int64_t>(header), path);
   const std::int64_t data = 8 + static_cast<std::int64_t>(header);
 
   const nlohmann::json json = parse_json(text, path.string());
-  if (!json.is_object()) throw InputError(fmt::format("{}: the header is not a JSON object", path.string()));
+  if (!json.is_object())
+    throw InputError(fmt::format("{}: the header is not a JSON object; take another copy", path.string()));
   const std::map<std::string, std::uint32_t> checksums = read_checksums(json, path.string());
   for (const auto& [name, value] : json.items()) {
     if (name == "__metadata__") continue;
@@ -222,8 +227,8 @@ void SafetensorsFile::read(const std::string& name, std::int64_t elements, std::
     throw InputError(fmt::format("{}: has no tensor \"{}\" of type F32, BF16 or F16", path_.string(), name));
   const Tensor& tensor = found->second;
   if (tensor.elements != elements)
-    throw InputError(
-        fmt::format("{}: {} has {} elements, the model needs {}", path_.string(), name, tensor.elements, elements));
+    throw InputError(fmt::format("{}: {} has {} elements, the model needs {}: the file is of another model",
+                                 path_.string(), name, tensor.elements, elements));
   if (first < 0 || first + static_cast<std::int64_t>(out.size()) > elements) throw std::out_of_range(name);
   std::vector<std::byte> raw(out.size() * static_cast<std::size_t>(stored_bytes(tensor.type)));
   read_exactly(file_->get(), tensor.offset + first * stored_bytes(tensor.type), raw.data(),
@@ -238,7 +243,9 @@ SafetensorsSet::SafetensorsSet(const fs::path& path) : path_(path) {
     if (!fs::exists(start)) start = path / "model.safetensors.index.json";
     if (!fs::exists(start))
       throw InputError(
-          fmt::format("{}: has neither model.safetensors nor model.safetensors.index.json", path.string()));
+          fmt::format("{}: has neither model.safetensors nor model.safetensors.index.json; name the folder of a model "
+                      "that was downloaded whole",
+                      path.string()));
   }
   if (start.extension() != ".json") {
     add(start);

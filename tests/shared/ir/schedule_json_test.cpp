@@ -9,6 +9,7 @@
 #include "shared/error.h"
 #include "shared/files.h"
 #include "shared/ir/schedule_names.h"
+#include "tests/shared/error_text.h"
 #include "tests/shared/ir/small_schedule.h"
 
 namespace penstock {
@@ -28,12 +29,7 @@ std::string replaced(std::string text, const std::string& from, const std::strin
 }
 
 std::string error_of(const std::string& text) {
-  try {
-    parse_schedule(text, "x.json");
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "no error";
+  return error_text([&] { parse_schedule(text, "x.json"); });
 }
 
 void expect_error(const std::string& from, const std::string& to, const std::string& message) {
@@ -178,7 +174,7 @@ TEST(ScheduleJson, WritesAndReadsFiles) {
     read_schedule(path);
     FAIL();
   } catch (const InputError& error) {
-    EXPECT_EQ(std::string(error.what()), path.string() + ".format: is missing");
+    EXPECT_EQ(std::string(error.what()), path.string() + ".format: is missing; expected a text");
   }
   std::filesystem::remove(path);
   EXPECT_THROW(read_schedule(path), InputError);
