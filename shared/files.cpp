@@ -21,6 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr int kMostLinks = 40;            // as many as Linux follows
 constexpr std::size_t kMostFiles = 1000;  // of a folder, looked through for a name that was probably meant
 
 fs::path folder_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
@@ -68,6 +69,19 @@ std::string why_not_read(const fs::path& path, int reason) {
                      path.has_parent_path() ? "the folder " + path.parent_path().string() : "the current folder");
 }
 
+fs::path follow_links(const fs::path& path) {
+  fs::path end = path;
+  std::error_code error;
+  for (int links = 0; fs::is_symlink(fs::symlink_status(end, error)); ++links) {
+    if (links == kMostLinks)
+      throw InputError(
+          fmt::format("{}: cannot be written: it is a link that leads round in a circle; name a file", path.string()));
+    end = end.parent_path() / fs::read_symlink(end, error);
+    if (error) throw InputError(fmt::format("{}: cannot be followed: {}", path.string(), error.message()));
+  }
+  return end;
+}
+
 std::string read_text_file(const fs::path& path, std::int64_t max_bytes) {
   // Not blocking: a pipe without a writer would hang the open, before anyone can say that it is not a regular file.
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
@@ -92,9 +106,10 @@ std::string read_text_file(const fs::path& path, std::int64_t max_bytes) {
   return text;
 }
 
-void check_output_file(const fs::path& path, std::span<const fs::path> inputs) {
+void check_output_file(const fs::path& given, std::span<const fs::path> inputs) {
+  const fs::path path = follow_links(given);
   const auto refuse = [&](std::string_view what) {
-    throw InputError(fmt::format("{}: cannot be written: {}", path.empty() ? "\"\"" : path.string(), what));
+    throw InputError(fmt::format("{}: cannot be written: {}", given.empty() ? "\"\"" : given.string(), what));
   };
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
@@ -110,8 +125,9 @@ void check_output_file(const fs::path& path, std::span<const fs::path> inputs) {
       refuse("this command also reads or writes it under another option; name another file");
 }
 
-void write_text_file(const fs::path& path, std::string_view text) {
-  check_output_file(path);
+void write_text_file(const fs::path& given, std::string_view text) {
+  check_output_file(given);
+  const fs::path path = follow_links(given);
   const std::string temporary = fmt::format("{}.{}.tmp", path.string(), ::getpid());
   const auto fail = [&](const char* what) {
     const int reason = errno;

@@ -73,6 +73,29 @@ TEST(ReadTextFile, AMissingFileNamesTheOneThatWasMeant) {
                                     "/no does not exist");
 }
 
+TEST(WriteTextFile, FollowsLinksAndLeavesThem) {
+  const TemporaryFolder folder;
+  const fs::path file = folder.write("results/old.json", "old");
+  const fs::path link = folder.path() / "link.json", further = folder.path() / "further.json";
+  fs::create_symlink("results/old.json", link);  // relative to the link's folder
+  fs::create_symlink(link, further);
+  write_text_file(further, "new");
+  EXPECT_TRUE(fs::is_symlink(further));
+  EXPECT_TRUE(fs::is_symlink(link));
+  EXPECT_FALSE(fs::is_symlink(file));
+  EXPECT_EQ(content(file), "new");
+  // A link to nothing yet.
+  fs::create_symlink("results/fresh.json", folder.path() / "ahead.json");
+  write_text_file(folder.path() / "ahead.json", "first");
+  EXPECT_EQ(content(folder.path() / "results/fresh.json"), "first");
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder.path() / "results"), fs::directory_iterator()), 2);
+  fs::create_symlink("nowhere/x.json", folder.path() / "astray.json");
+  EXPECT_NE(refusal(folder.path() / "astray.json").find("nowhere does not exist"), std::string::npos);
+  fs::create_symlink("b", folder.path() / "a");
+  fs::create_symlink("a", folder.path() / "b");
+  EXPECT_NE(refusal(folder.path() / "a").find("leads round in a circle"), std::string::npos);
+}
+
 TEST(WriteTextFile, LeavesTheOldFileAndNothingBesideIfItFails) {
   const TemporaryFolder folder;
   const fs::path file = folder.write("old.json", "old");
