@@ -208,6 +208,10 @@ TEST(ScheduleJson, RefusesWrongTypesAndAbsurdNumbers) {
   expect_error("\"micro_batches\": 3", "\"micro_batches\": \"3\"",
                "x.json.micro_batches: expected a whole number from 1 to 1000000, found \"3\"");
   expect_error("\"micro_batches\": 3", "\"micro_batches\": 3.0", "found 3.0");
+  expect_error("\"sequences\": 2", "\"sequences\": 2147483648",
+               "x.json.micro_batch: expected at most 2147483648 tokens, found 2147483648 sequences of ");
+  expect_error("\"sequences\": 2", "\"sequences\": 2147483649",
+               "x.json.micro_batch.sequences: expected a whole number from 1 to 2147483648, found 2147483649");
   expect_error("\"bytes\": 16384", "\"bytes\": 1152921504606846977",
                ".bytes: expected a whole number from 0 to 1152921504606846976");
   expect_error("\"bytes\": 16384", "\"bytes\": -1", "expected a whole number from 0 to 1152921504606846976, found -1");
