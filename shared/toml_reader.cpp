@@ -49,6 +49,18 @@ std::string shown(const TomlValue& value) {
   return fmt::format("\"{}\"", std::get<std::string>(value.value).substr(0, kMaxShown));
 }
 
+std::string toml_quoted(std::string_view text) {
+  std::string quoted = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') quoted += '\\';
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f)
+      quoted += fmt::format("\\u{:04x}", static_cast<int>(c));
+    else
+      quoted += c;
+  }
+  return quoted + '"';
+}
+
 std::string nearest_name(std::string_view name, std::span<const std::string> known) {
   std::string nearest;
   // Half of the letters wrong is no longer a slip of the fingers.

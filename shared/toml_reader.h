@@ -94,6 +94,9 @@ class TomlSection {
 /// Throws InputError for a table that is not in `known`. A known name that ends in "." admits every table below it.
 void check_tables(const TomlDocument& document, const std::vector<std::string>& known);
 
+/// `text` as a TOML basic string, to be given back to parse_toml_value.
+std::string toml_quoted(std::string_view text);
+
 /// The value as it was written, for messages.
 std::string shown(const TomlValue& value);
 

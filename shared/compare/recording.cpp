@@ -256,7 +256,7 @@ Scenario recorded_scenario(const Recording& recording, const fs::path& file) {
   if (!fs::is_regular_file(profile, ignored))
     throw InputError(
         fmt::format("{}: the profile {} is not there; it belongs to the recording", file.string(), profile.string()));
-  overrides.push_back("machine.profile=" + json(profile.string()).dump());
+  overrides.push_back("machine.profile=" + toml_quoted(profile.string()));
   Scenario scenario = parse_scenario(recording.text, place, folder, overrides);
   scenario.path = file;
   scenario.name = file.stem().string();

@@ -118,6 +118,12 @@ TEST(TomlReader, APipeIsRefusedAndDoesNotHang) {
   EXPECT_EQ(error_text([&] { read_toml(pipe); }), pipe + ": is not a regular file; name one");
 }
 
+TEST(TomlReader, QuotedTextsReadBack) {
+  EXPECT_EQ(toml_quoted("C:\\\"x\"\n"), R"("C:\\\"x\"\u000a")");
+  for (const std::string text : {"", "a b", "\\ \" ' #", "tab\there", "\x01\x1f\x7f", "\xc3\xa9"})
+    EXPECT_EQ(std::get<std::string>(parse_toml_value(toml_quoted(text), "--set").value), text);
+}
+
 TEST(TomlReader, OverridesNeedNoQuotes) {
   const auto parsed = [](const std::string& text) { return parse_toml_value(text, "--set").value; };
   EXPECT_EQ(std::get<std::string>(parsed("megatrain")), "megatrain");
