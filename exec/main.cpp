@@ -1,39 +1,11 @@
 // penstock-exec: parses options and calls the commands of exec/program. Exceptions end here.
-#include <fmt/format.h>
-
-#include <CLI/CLI.hpp>
-#include <cmath>
-#include <cstdio>
-#include <cstdlib>
-#include <functional>
-
 #include "exec/program/commands.h"
-#include "shared/error.h"
+#include "shared/command_line.h"
 
 namespace {
 
+using namespace penstock;
 using namespace penstock::exec;
-
-/// The command that was chosen, to be run once everything is parsed.
-using Chosen = std::function<int()>;
-
-/// CLI::Range lets "nan" pass: it is neither below nor above.
-std::string refuse_nan(const std::string& text) {
-  return std::isnan(std::strtod(text.c_str(), nullptr)) ? "expected a number, found " + text : "";
-}
-
-CLI::App* add_command(CLI::App& program, const char* name, const char* what, const char* examples, bool& json) {
-  CLI::App* command = program.add_subcommand(name, what);
-  command->footer(examples);
-  command->add_flag("--json", json, "the result as JSON, described in docs/commands.md");
-  return command;
-}
-
-void add_overrides(CLI::App* command, std::vector<std::string>& overrides) {
-  command->add_option("--set", overrides, "change one value of the scenario, as policy.name=megatrain; may be repeated")
-      ->type_name("KEY=VALUE")
-      ->allow_extra_args(false);
-}
 
 void add_backend(CLI::App* command, std::string& backend) {
   command->add_option("--backend", backend, "host, cuda or auto; as the scenario says if left out")
@@ -55,8 +27,7 @@ void add_run(CLI::App& program, RunCommandOptions& options, Chosen& chosen) {
                   "Exits with 3 if it does not fit, before anything is started.\n",
                   options.json);
   command->add_option("SCENARIO", options.scenario, "scenario file (TOML)")->required();
-  command->add_option("--profile", options.profile, "measured profile of the machine, instead of the scenario's")
-      ->type_name("FILE");
+  add_profile(command, options.profile);
   add_overrides(command, options.overrides);
   command
       ->add_option("--schedule", options.schedule,
@@ -130,7 +101,6 @@ int run(int argc, char** argv) {
       "not "
       "fit.\n");
   program.set_version_flag("--version", "penstock-exec " PENSTOCK_VERSION);
-  program.require_subcommand(1);
   RunCommandOptions run_options;
   CalibrateCommandOptions calibrate_options;
   DevicesCommandOptions devices_options;
@@ -138,31 +108,11 @@ int run(int argc, char** argv) {
   add_run(program, run_options, chosen);
   add_calibrate(program, calibrate_options, chosen);
   add_devices(program, devices_options, chosen);
-  try {
-    program.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return program.exit(error) == 0 ? penstock::kExitDone : penstock::kExitBadInput;
-  }
-  const int code = chosen();
-  if (std::fflush(stdout) != 0 || std::ferror(stdout)) throw std::runtime_error("standard output cannot be written");
-  return code;
-}
-
-int report(const std::exception& error, int code) {
-  fmt::print(stderr, "penstock-exec: {}\n", error.what());
-  return code;
+  return run_chosen(program, argc, argv, chosen);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    return run(argc, argv);
-  } catch (const penstock::InputError& error) {
-    return report(error, penstock::kExitBadInput);
-  } catch (const penstock::DoesNotFit& error) {
-    return report(error, penstock::kExitDoesNotFit);
-  } catch (const std::exception& error) {
-    return report(error, penstock::kExitFailed);
-  }
+  return penstock::exit_code("penstock-exec", [&] { return run(argc, argv); });
 }

@@ -5,15 +5,39 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <stdexcept>
+#include <system_error>
 #include <utility>
+#include <vector>
 
 #include "shared/error.h"
+#include "shared/toml_reader.h"
 
 namespace penstock {
 namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kMostLinks = 40;            // as many as Linux follows
+constexpr std::size_t kMostFiles = 1000;  // of a folder, looked through for a name that was probably meant
+
+fs::path folder_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
+
+/// The file beside `path` that was probably meant; empty if none is close.
+std::string nearest_file(const fs::path& path) {
+  std::vector<std::string> stems;
+  std::error_code error;
+  for (fs::directory_iterator at(folder_of(path), error), end; !error && at != end && stems.size() < kMostFiles;
+       at.increment(error))
+    if (at->path().extension() == path.extension()) stems.push_back(at->path().stem().string());
+  std::sort(stems.begin(), stems.end());
+  const std::string stem = nearest_name(path.stem().string(), stems);
+  if (stem.empty() || stem == path.stem()) return "";  // the same: a link to nothing
+  return (path.parent_path() / (stem + path.extension().string())).string();
+}
 
 class Descriptor {
  public:
@@ -32,17 +56,43 @@ class Descriptor {
 
 }  // namespace
 
-std::string read_text_file(const std::filesystem::path& path, std::int64_t max_bytes) {
+std::string why_not_read(const fs::path& path, int reason) {
+  std::string text = std::strerror(reason);
+  std::error_code error;
+  if (reason == EACCES) return text + "; give yourself the right to read it";
+  if (reason != ENOENT) return text;
+  if (!fs::is_directory(folder_of(path), error))
+    return fmt::format("{}; the folder {} does not exist", text, folder_of(path).string());
+  if (const std::string nearest = nearest_file(path); !nearest.empty())
+    return fmt::format("{}; did you mean {}?", text, nearest);
+  return fmt::format("{}; {} has no file of a similar name", text,
+                     path.has_parent_path() ? "the folder " + path.parent_path().string() : "the current folder");
+}
+
+fs::path follow_links(const fs::path& path) {
+  fs::path end = path;
+  std::error_code error;
+  for (int links = 0; fs::is_symlink(fs::symlink_status(end, error)); ++links) {
+    if (links == kMostLinks)
+      throw InputError(
+          fmt::format("{}: cannot be written: it is a link that leads round in a circle; name a file", path.string()));
+    end = end.parent_path() / fs::read_symlink(end, error);
+    if (error) throw InputError(fmt::format("{}: cannot be followed: {}", path.string(), error.message()));
+  }
+  return end;
+}
+
+std::string read_text_file(const fs::path& path, std::int64_t max_bytes) {
   // Not blocking: a pipe without a writer would hang the open, before anyone can say that it is not a regular file.
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (file.get() < 0) throw InputError(fmt::format("{}: cannot be read: {}", path.string(), std::strerror(errno)));
+  if (file.get() < 0) throw InputError(fmt::format("{}: cannot be read: {}", path.string(), why_not_read(path, errno)));
   struct stat status {};
   if (::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode))
     throw InputError(fmt::format("{}: is not a regular file{}", path.string(),
-                                 S_ISDIR(status.st_mode) ? " but a folder; name a file in it" : ""));
+                                 S_ISDIR(status.st_mode) ? " but a folder; name a file in it" : "; name one"));
   if (status.st_size > max_bytes)
-    throw InputError(fmt::format("{}: {} bytes, more than the {} that such a file may have", path.string(),
-                                 static_cast<std::int64_t>(status.st_size), max_bytes));
+    throw InputError(fmt::format("{}: {} bytes, more than the {} that such a file may have; was another file meant?",
+                                 path.string(), static_cast<std::int64_t>(status.st_size), max_bytes));
   std::string text(static_cast<std::size_t>(status.st_size), '\0');
   std::size_t done = 0;
   while (done < text.size()) {
@@ -56,17 +106,17 @@ std::string read_text_file(const std::filesystem::path& path, std::int64_t max_b
   return text;
 }
 
-void check_output_file(const std::filesystem::path& path, std::span<const std::filesystem::path> inputs) {
-  namespace fs = std::filesystem;
+void check_output_file(const fs::path& given, std::span<const fs::path> inputs) {
+  const fs::path path = follow_links(given);
   const auto refuse = [&](std::string_view what) {
-    throw InputError(fmt::format("{}: cannot be written: {}", path.empty() ? "\"\"" : path.string(), what));
+    throw InputError(fmt::format("{}: cannot be written: {}", given.empty() ? "\"\"" : given.string(), what));
   };
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (!path.has_filename() || fs::is_directory(status)) refuse("that names a folder; name a file");
   // Renaming onto a device would replace the device.
   if (fs::exists(status) && !fs::is_regular_file(status)) refuse("it exists and is not a regular file");
-  const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
+  const fs::path folder = folder_of(path);
   if (!fs::is_directory(folder, error)) refuse(fmt::format("the folder {} does not exist", folder.string()));
   if (::access(folder.c_str(), W_OK) != 0)
     refuse(fmt::format("the folder {}: {}", folder.string(), std::strerror(errno)));
@@ -75,8 +125,9 @@ void check_output_file(const std::filesystem::path& path, std::span<const std::f
       refuse("this command also reads or writes it under another option; name another file");
 }
 
-void write_text_file(const std::filesystem::path& path, std::string_view text) {
-  check_output_file(path);
+void write_text_file(const fs::path& given, std::string_view text) {
+  check_output_file(given);
+  const fs::path path = follow_links(given);
   const std::string temporary = fmt::format("{}.{}.tmp", path.string(), ::getpid());
   const auto fail = [&](const char* what) {
     const int reason = errno;

@@ -92,7 +92,9 @@ json parse_json(const std::string& text, const std::string& place) {
   // The parser takes a zero byte for the end of the text.
   if (const auto zero = text.find('\0'); zero != std::string::npos)
     throw InputError(
-        fmt::format("{}: is not JSON: byte {} is zero; the file is damaged or of another kind", place, zero));
+        fmt::format("{}: is not JSON: byte {} is zero; the file is damaged or of another kind: take another copy, or "
+                    "the right file",
+                    place, zero));
   try {
     json value = json::parse(text);
     if (colons(text) != entries(value))
@@ -103,7 +105,11 @@ json parse_json(const std::string& text, const std::string& place) {
     // The library's text has line and column behind its own tag "[json.exception.…] ".
     std::string_view what = error.what();
     if (const auto tag = what.find("] "); tag != std::string_view::npos) what.remove_prefix(tag + 2);
-    throw InputError(fmt::format("{}: is not JSON: {}", place, what.substr(0, 300)));
+    const auto start = text.find_first_not_of("\xef\xbb\xbf \t\r\n");
+    const bool begins = start != std::string::npos && (text[start] == '{' || text[start] == '[');
+    throw InputError(fmt::format("{}: is not JSON: {}; {}", place, what.substr(0, 300),
+                                 begins ? "mend it there, or have the file written anew"
+                                        : "a JSON file begins with {: was another file meant?"));
   }
 }
 
@@ -129,56 +135,74 @@ void JsonObject::fail(const char* key, const std::string& what) const {
 
 bool JsonObject::has(const char* key) const { return value_.contains(key); }
 
-const json& JsonObject::value(const char* key) {
+const json* JsonObject::find(const char* key) {
   const auto found = value_.find(key);
-  if (found == value_.end()) fail(key, "is missing");
+  if (found == value_.end()) return nullptr;
   asked_.insert(key);
+  return &*found;
+}
+
+void JsonObject::refuse(const char* key, const std::string& expected) const {
+  const auto found = value_.find(key);
+  fail(key, found == value_.end() ? fmt::format("is missing; expected {}", expected)
+                                  : fmt::format("expected {}, found {}", expected, shown(*found)));
+}
+
+const json& JsonObject::value(const char* key) {
+  const json* found = find(key);
+  if (!found) refuse(key, "a value");
   return *found;
 }
 
 std::int64_t JsonObject::integer(const char* key, std::int64_t low, std::int64_t high) {
-  const json& found = value(key);
-  const bool too_large =
-      found.is_number_unsigned() && found.get<std::uint64_t>() > static_cast<std::uint64_t>(INT64_MAX);
-  if (!found.is_number_integer() || too_large || found.get<std::int64_t>() < low || found.get<std::int64_t>() > high)
-    fail(key, fmt::format("expected a whole number from {} to {}, found {}", low, high, shown(found)));
-  return found.get<std::int64_t>();
+  const json* found = find(key);
+  const bool whole =
+      found && found->is_number_integer() &&
+      !(found->is_number_unsigned() && found->get<std::uint64_t>() > static_cast<std::uint64_t>(INT64_MAX));
+  if (!whole || found->get<std::int64_t>() < low || found->get<std::int64_t>() > high)
+    refuse(key, fmt::format("a whole number from {} to {}", low, high));
+  return found->get<std::int64_t>();
 }
 
 double JsonObject::number(const char* key, double low, double high) {
-  const json& found = value(key);
-  const double number = found.is_number() ? found.get<double>() : std::nan("");
+  const json* found = find(key);
+  const double number = found && found->is_number() ? found->get<double>() : std::nan("");
   if (!std::isfinite(number) || number < low || number > high)
-    fail(key, fmt::format("expected a number from {} to {}, found {}", low, high, shown(found)));
+    refuse(key, fmt::format("a number from {} to {}", low, high));
   return number;
 }
 
 bool JsonObject::boolean(const char* key) {
-  const json& found = value(key);
-  if (!found.is_boolean()) fail(key, fmt::format("expected true or false, found {}", shown(found)));
-  return found.get<bool>();
+  const json* found = find(key);
+  if (!found || !found->is_boolean()) refuse(key, "true or false");
+  return found->get<bool>();
 }
 
 std::string JsonObject::text(const char* key) {
-  const json& found = value(key);
-  if (!found.is_string()) fail(key, fmt::format("expected a text, found {}", shown(found)));
-  return found.get<std::string>();
+  const json* found = find(key);
+  if (!found || !found->is_string()) refuse(key, "a text");
+  return found->get<std::string>();
 }
 
 int JsonObject::choice(const char* key, std::span<const std::string_view> names) {
-  const std::string found = text(key);
+  const json* found = find(key);
+  if (!found || !found->is_string()) refuse(key, fmt::format("one of {}", fmt::join(names, ", ")));
   for (std::size_t i = 0; i < names.size(); ++i)
-    if (names[i] == found) return static_cast<int>(i);
-  fail(key, fmt::format("expected one of {}, found \"{}\"", fmt::join(names, ", "), found.substr(0, 60)));
+    if (names[i] == found->get_ref<const std::string&>()) return static_cast<int>(i);
+  refuse(key, fmt::format("one of {}", fmt::join(names, ", ")));
 }
 
 const json& JsonObject::array(const char* key) {
-  const json& found = value(key);
-  if (!found.is_array()) fail(key, fmt::format("expected a list, found {}", shown(found)));
-  return found;
+  const json* found = find(key);
+  if (!found || !found->is_array()) refuse(key, "a list");
+  return *found;
 }
 
-JsonObject JsonObject::object(const char* key) { return JsonObject(value(key), place(key)); }
+JsonObject JsonObject::object(const char* key) {
+  const json* found = find(key);
+  if (!found) refuse(key, "an object");
+  return JsonObject(*found, place(key));
+}
 
 void JsonObject::finish() const {
   for (const auto& [key, unused] : value_.items())

@@ -41,6 +41,11 @@ class JsonObject {
   [[noreturn]] void fail(const char* key, const std::string& what) const;
 
  private:
+  /// nullptr if the key is not there.
+  const nlohmann::json* find(const char* key);
+  /// Says what was expected, and what was found or that nothing was.
+  [[noreturn]] void refuse(const char* key, const std::string& expected) const;
+
   const nlohmann::json& value_;
   std::string place_;
   std::set<std::string, std::less<>> asked_;

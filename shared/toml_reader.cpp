@@ -49,6 +49,18 @@ std::string shown(const TomlValue& value) {
   return fmt::format("\"{}\"", std::get<std::string>(value.value).substr(0, kMaxShown));
 }
 
+std::string toml_quoted(std::string_view text) {
+  std::string quoted = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') quoted += '\\';
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f)
+      quoted += fmt::format("\\u{:04x}", static_cast<int>(c));
+    else
+      quoted += c;
+  }
+  return quoted + '"';
+}
+
 std::string nearest_name(std::string_view name, std::span<const std::string> known) {
   std::string nearest;
   // Half of the letters wrong is no longer a slip of the fingers.
@@ -89,80 +101,96 @@ void TomlSection::fail(const std::string& key, const std::string& what) const {
   throw InputError(fmt::format("{}: {}", place(key), what));
 }
 
+const TomlValue* TomlSection::find(const std::string& key) {
+  return has(key) ? &table_->values.find(key)->second : nullptr;
+}
+
+void TomlSection::refuse(const std::string& key, const std::string& expected) const {
+  if (table_ != nullptr)
+    if (const auto found = table_->values.find(key); found != table_->values.end())
+      fail(key, fmt::format("expected {}, found {}", expected, shown(found->second)));
+  fail(key, fmt::format("is missing; expected {}", expected));
+}
+
 const TomlValue& TomlSection::value(const std::string& key) {
-  if (!has(key)) fail(key, "is missing");
-  return table_->values.find(key)->second;
+  const TomlValue* found = find(key);
+  if (found == nullptr) refuse(key, "a value");
+  return *found;
 }
 
 std::string TomlSection::text(const std::string& key) {
-  const TomlValue& found = value(key);
-  if (const auto* text = std::get_if<std::string>(&found.value)) return *text;
-  fail(key, fmt::format("expected a text in quotes, found {}", shown(found)));
+  const TomlValue* found = find(key);
+  const auto* text = found != nullptr ? std::get_if<std::string>(&found->value) : nullptr;
+  if (text == nullptr) refuse(key, "a text in quotes");
+  return *text;
 }
 
 bool TomlSection::boolean(const std::string& key) {
-  const TomlValue& found = value(key);
-  if (const auto* boolean = std::get_if<bool>(&found.value)) return *boolean;
-  fail(key, fmt::format("expected true or false, found {}", shown(found)));
+  const TomlValue* found = find(key);
+  const auto* boolean = found != nullptr ? std::get_if<bool>(&found->value) : nullptr;
+  if (boolean == nullptr) refuse(key, "true or false");
+  return *boolean;
 }
 
 std::int64_t TomlSection::integer(const std::string& key, std::int64_t low, std::int64_t high) {
-  const TomlValue& found = value(key);
-  const auto* integer = std::get_if<std::int64_t>(&found.value);
+  const TomlValue* found = find(key);
+  const auto* integer = found != nullptr ? std::get_if<std::int64_t>(&found->value) : nullptr;
   if (integer == nullptr || *integer < low || *integer > high)
-    fail(key, fmt::format("expected a whole number from {} to {}, found {}", low, high, shown(found)));
+    refuse(key, fmt::format("a whole number from {} to {}", low, high));
   return *integer;
 }
 
 double TomlSection::number(const std::string& key, double low, double high) {
-  const TomlValue& found = value(key);
   std::optional<double> number;
-  if (const auto* integer = std::get_if<std::int64_t>(&found.value)) number = static_cast<double>(*integer);
-  if (const auto* real = std::get_if<double>(&found.value)) number = *real;
+  if (const TomlValue* found = find(key)) {
+    if (const auto* integer = std::get_if<std::int64_t>(&found->value)) number = static_cast<double>(*integer);
+    if (const auto* real = std::get_if<double>(&found->value)) number = *real;
+  }
   // Written so that NaN is refused.
-  if (!number || !(*number >= low && *number <= high))
-    fail(key, fmt::format("expected a number from {} to {}, found {}", low, high, shown(found)));
+  if (!number || !(*number >= low && *number <= high)) refuse(key, fmt::format("a number from {} to {}", low, high));
   return *number;
 }
 
 int TomlSection::choice(const std::string& key, std::span<const std::string_view> names) {
-  const TomlValue& found = value(key);
-  if (const auto* text = std::get_if<std::string>(&found.value))
-    for (std::size_t i = 0; i < names.size(); ++i)
-      if (names[i] == *text) return static_cast<int>(i);
-  fail(key, fmt::format("expected one of \"{}\", found {}", fmt::join(names, "\", \""), shown(found)));
+  if (const TomlValue* found = find(key))
+    if (const auto* text = std::get_if<std::string>(&found->value))
+      for (std::size_t i = 0; i < names.size(); ++i)
+        if (names[i] == *text) return static_cast<int>(i);
+  refuse(key, fmt::format("one of \"{}\"", fmt::join(names, "\", \"")));
 }
 
-std::string TomlSection::quantity(const std::string& key) {
-  const TomlValue& found = value(key);
-  if (const auto* text = std::get_if<std::string>(&found.value)) return *text;
-  return shown(found);  // the parser then says which units there are
+std::string TomlSection::quantity(const std::string& key, const char* expected) {
+  const TomlValue* found = find(key);
+  if (found == nullptr) refuse(key, expected);
+  if (const auto* text = std::get_if<std::string>(&found->value)) return *text;
+  return shown(*found);  // the parser then says which units there are
 }
 
 std::int64_t TomlSection::bytes(const std::string& key, std::int64_t low) {
-  const std::int64_t bytes = parse_bytes(quantity(key), place(key));
-  if (bytes < low)
-    fail(key, fmt::format("expected at least {}, found {}", format_bytes(static_cast<double>(low)), shown(value(key))));
+  const std::int64_t bytes = parse_bytes(quantity(key, "a size, such as \"24 GiB\""), place(key));
+  if (bytes < low) refuse(key, fmt::format("at least {}", format_bytes(static_cast<double>(low))));
   return bytes;
 }
 
 double TomlSection::bandwidth(const std::string& key) {
-  const double rate = parse_bandwidth(quantity(key), place(key));
-  if (rate < 1) fail(key, fmt::format("expected more than zero, found {}", shown(value(key))));
+  const double rate = parse_bandwidth(quantity(key, "a bandwidth, such as \"1008 GB/s\""), place(key));
+  if (rate < 1) refuse(key, "more than zero");
   return rate;
 }
 
 double TomlSection::flops(const std::string& key) {
-  const double rate = parse_flops(quantity(key), place(key));
-  if (rate < 1) fail(key, fmt::format("expected more than zero, found {}", shown(value(key))));
+  const double rate = parse_flops(quantity(key, "a compute rate, such as \"989 TFLOP/s\""), place(key));
+  if (rate < 1) refuse(key, "more than zero");
   return rate;
 }
 
-double TomlSection::seconds(const std::string& key) { return parse_seconds(quantity(key), place(key)); }
+double TomlSection::seconds(const std::string& key) {
+  return parse_seconds(quantity(key, "a time, such as \"4 us\""), place(key));
+}
 
 double TomlSection::rate(const std::string& key) {
-  const double rate = parse_rate(quantity(key), place(key));
-  if (rate < 1) fail(key, fmt::format("expected more than zero, found {}", shown(value(key))));
+  const double rate = parse_rate(quantity(key, "an update rate, such as \"4.7 Gparam/s\""), place(key));
+  if (rate < 1) refuse(key, "more than zero");
   return rate;
 }
 

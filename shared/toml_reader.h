@@ -78,8 +78,12 @@ class TomlSection {
   [[noreturn]] void fail(const std::string& key, const std::string& what) const;
 
  private:
+  /// nullptr if the key is not there.
+  const TomlValue* find(const std::string& key);
+  /// Says what was expected, and what was found or that nothing was.
+  [[noreturn]] void refuse(const std::string& key, const std::string& expected) const;
   /// A quantity must be a text; a bare number has lost its unit.
-  std::string quantity(const std::string& key);
+  std::string quantity(const std::string& key, const char* expected);
 
   const TomlDocument& document_;
   std::string name_;
@@ -89,6 +93,9 @@ class TomlSection {
 
 /// Throws InputError for a table that is not in `known`. A known name that ends in "." admits every table below it.
 void check_tables(const TomlDocument& document, const std::vector<std::string>& known);
+
+/// `text` as a TOML basic string, to be given back to parse_toml_value.
+std::string toml_quoted(std::string_view text);
 
 /// The value as it was written, for messages.
 std::string shown(const TomlValue& value);

@@ -1,43 +1,15 @@
 // penstock-sim: parses options and calls the commands of sim/program. Exceptions end here.
-#include <fmt/format.h>
-
-#include <CLI/CLI.hpp>
-#include <cmath>
-#include <cstdio>
-#include <cstdlib>
-#include <functional>
-#include <string_view>
-
-#include "shared/error.h"
+#include "shared/command_line.h"
 #include "sim/program/commands.h"
 
 namespace {
 
+using namespace penstock;
 using namespace penstock::sim;
 
-/// The command that was chosen, to be run once everything is parsed.
-using Chosen = std::function<int()>;
-
 void add_choice(CLI::App* command, ScenarioChoice& choice) {
-  command->add_option("--profile", choice.profile, "measured profile of the machine, instead of the scenario's")
-      ->type_name("FILE");
-  command
-      ->add_option("--set", choice.overrides,
-                   "change one value of the scenario, as policy.name=megatrain; may be repeated")
-      ->type_name("KEY=VALUE")
-      ->allow_extra_args(false);
-}
-
-/// CLI::Range lets "nan" pass: it is neither below nor above.
-std::string refuse_nan(const std::string& text) {
-  return std::isnan(std::strtod(text.c_str(), nullptr)) ? "expected a number, found " + text : "";
-}
-
-CLI::App* add_command(CLI::App& program, const char* name, const char* what, const char* examples, bool& json) {
-  CLI::App* command = program.add_subcommand(name, what);
-  command->footer(examples);
-  command->add_flag("--json", json, "the result as JSON, described in docs/commands.md");
-  return command;
+  add_profile(command, choice.profile);
+  add_overrides(command, choice.overrides);
 }
 
 void add_fit(CLI::App& program, FitOptions& options, Chosen& chosen) {
@@ -256,38 +228,11 @@ int run(int argc, char** argv) {
   add_compare(program, compare_options, chosen);
   add_validate(program, validate_options, chosen);
   add_list(program, list_options, chosen);
-  try {
-    program.parse(argc, argv);
-  } catch (const CLI::Success& help_or_version) {
-    return program.exit(help_or_version);
-  } catch (const CLI::ParseError& error) {
-    throw penstock::InputError(fmt::format("{}; `penstock-sim --help` and `penstock-sim COMMAND --help` have examples",
-                                           std::string_view(error.what()).substr(0, 200)));
-  }
-  if (!chosen)
-    throw penstock::InputError(
-        "which command? fit, simulate, plan, search, sweep, shop, check, compare, validate or list; `penstock-sim "
-        "--help` has examples");
-  const int code = chosen();
-  if (std::fflush(stdout) != 0 || std::ferror(stdout)) throw std::runtime_error("standard output cannot be written");
-  return code;
-}
-
-int report(const std::exception& error, int code) {
-  fmt::print(stderr, "penstock-sim: {}\n", error.what());
-  return code;
+  return run_chosen(program, argc, argv, chosen);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    return run(argc, argv);
-  } catch (const penstock::InputError& error) {
-    return report(error, penstock::kExitBadInput);
-  } catch (const penstock::DoesNotFit& error) {
-    return report(error, penstock::kExitDoesNotFit);
-  } catch (const std::exception& error) {
-    return report(error, penstock::kExitFailed);
-  }
+  return penstock::exit_code("penstock-sim", [&] { return run(argc, argv); });
 }

@@ -135,13 +135,15 @@ void put_in_place(const fs::path& partial, const fs::path& folder) {
 
 class CheckpointStates : public StateSource {
  public:
-  /// Throws InputError unless every tensor of the model is there, in its size.
+  /// Throws InputError unless every tensor of the model is there, in its size and as it was written.
   CheckpointStates(const fs::path& folder, bool has_master, const Model& model)
       : weights_(folder / kWeights), optimizer_(folder / kOptimizer), has_master_(has_master) {
     for_each_tensor(model, [&](const Layer&, const ParameterTensor& tensor) {
       for (const StatePart part : {StatePart::master, StatePart::moment_m, StatePart::moment_v})
         read(tensor, part, 0, {});
     });
+    weights_.verify();
+    optimizer_.verify();
   }
   void read(const ParameterTensor& tensor, StatePart part, std::int64_t first, std::span<float> out) const final {
     if (part == StatePart::master && !has_master_) return weights_.read(tensor.name, tensor.elements(), first, out);
@@ -153,7 +155,8 @@ class CheckpointStates : public StateSource {
   bool has_master_;
 };
 
-fs::path without_slash(const fs::path& folder) { return folder.has_filename() ? folder : folder.parent_path(); }
+/// Without a slash at its end; if it is a link, the folder that it leads to.
+fs::path folder_at(const fs::path& given) { return follow_links(given.has_filename() ? given : given.parent_path()); }
 
 /// Where it is written before it is put in place.
 fs::path partial_of(const fs::path& folder) { return folder.string() + ".partial"; }
@@ -174,7 +177,7 @@ void require_nothing_else(const fs::path& folder) {
 }  // namespace
 
 void check_save_target(const fs::path& given) {
-  const fs::path folder = without_slash(given);
+  const fs::path folder = folder_at(given);
   if (folder.empty() || folder.filename() == "." || folder.filename() == "..")
     throw InputError(
         fmt::format("\"{}\": cannot be saved to: a checkpoint replaces its folder; name a new one", given.string()));
@@ -196,7 +199,7 @@ void check_save_target(const fs::path& given) {
 void save_checkpoint(const fs::path& given, const CheckpointInfo& info, const Schedule& schedule, const Model& model,
                      const StateReader& states) {
   check_save_target(given);
-  const fs::path folder = without_slash(given);
+  const fs::path folder = folder_at(given);
   const PartialFolder partial(partial_of(folder));
   write_weights(partial.path() / kWeights, model, states);
   write_states(partial.path() / kOptimizer, schedule.numerics, model, states);

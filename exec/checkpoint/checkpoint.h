@@ -2,6 +2,7 @@
 //   model.safetensors      bf16 weights under Hugging Face's names: what any other program can load
 //   optimizer.safetensors  "master.NAME" (fp32), "moment_m.NAME", "moment_v.NAME" (fp32 or bf16)
 //   run.json               "penstock-checkpoint/1": step, seed, states, model
+// Each tensor has a checksum in its file's header, verified when the checkpoint is opened; older ones have none.
 // Whole or not at all: written beside, fsynced, then exchanged with what was there. A run that resumes gives the bits
 // of one that was never interrupted (random numbers are functions of seed and step, so those two are their whole
 // state).
@@ -33,7 +34,7 @@ struct Checkpoint {
   CheckpointInfo info;
   std::unique_ptr<StateSource> states;
 };
-/// Throws InputError if it is not a checkpoint of this model.
+/// Throws InputError if it is not a checkpoint of this model, or is damaged: then with the file and the tensor.
 Checkpoint open_checkpoint(const std::filesystem::path& folder, const Model& model);
 
 }  // namespace penstock::exec

@@ -1,12 +1,14 @@
 // Safetensors files (https://huggingface.co/docs/safetensors): 8 bytes little-endian header length, JSON header with
 // {name: {dtype, shape, data_offsets}}, then the data. Files are read and written piece by piece; nothing is held
-// whole.
+// whole. Those written here also have a checksum of each tensor in the header's "__metadata__", which other readers
+// pass over: "crc32.NAME" is zlib's CRC-32 of the tensor's bytes, as 8 hexadecimal digits.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -39,6 +41,9 @@ class SafetensorsFile {
 
   bool has(const std::string& name) const { return tensors_.contains(name); }
   std::vector<std::string> names() const;
+  /// Reads every tensor that has a checksum, on all cores. Throws InputError that names a tensor whose bytes have
+  /// another one. Files without checksums (older ones, other programs') pass unread.
+  void verify() const;
   /// Elements [first, first + out.size()) of the tensor, widened. Throws InputError if there is no such tensor or it
   /// does not have `elements` elements.
   void read(const std::string& name, std::int64_t elements, std::int64_t first, std::span<float> out) const;
@@ -48,6 +53,7 @@ class SafetensorsFile {
     StoredType type = StoredType::f32;
     std::int64_t offset = 0;  // from the start of the file
     std::int64_t elements = 0;
+    std::optional<std::uint32_t> checksum;
   };
   std::filesystem::path path_;
   std::unique_ptr<FileHandle> file_;
@@ -61,6 +67,8 @@ class SafetensorsSet {
   explicit SafetensorsSet(const std::filesystem::path& path);
 
   bool has(const std::string& name) const { return where_.contains(name); }
+  /// As SafetensorsFile::verify, file by file.
+  void verify() const;
   void read(const std::string& name, std::int64_t elements, std::int64_t first, std::span<float> out) const;
 
  private:
@@ -82,13 +90,21 @@ class SafetensorsWriter {
   /// Throws std::runtime_error with the system's reason, as `append` and `close` do.
   SafetensorsWriter(const std::filesystem::path& path, const std::vector<Entry>& entries);
   void append(std::span<const std::byte> bytes);
-  /// fsyncs. Throws std::logic_error if not all declared bytes came.
+  /// Puts the checksums into the header and fsyncs. Throws std::logic_error if not all declared bytes came.
   void close();
 
  private:
+  struct Tensor {
+    Entry entry;
+    std::int64_t bytes = 0, missing = 0;
+    std::uint32_t checksum = 0;  // of the bytes that came
+  };
+  std::string header() const;
+
   std::filesystem::path path_;
   std::unique_ptr<FileHandle> file_;
-  std::int64_t missing_ = 0;
+  std::vector<Tensor> tensors_;
+  std::size_t next_ = 0;  // tensor that the next byte belongs to
 };
 
 /// IEEE half precision, widened exactly.

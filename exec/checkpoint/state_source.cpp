@@ -39,6 +39,7 @@ class PublishedStates : public StateSource {
         if (!files_.has(tensor.name))
           throw InputError(fmt::format("{}: the weights lack \"{}\", which {} needs", path.string(), tensor.name,
                                        model.config.name));
+    files_.verify();
   }
   void read(const ParameterTensor& tensor, StatePart part, std::int64_t first, std::span<float> out) const override {
     if (part != StatePart::master) return std::fill(out.begin(), out.end(), 0.0f);

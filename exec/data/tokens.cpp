@@ -97,7 +97,10 @@ std::string read_data(const fs::path& path) {
   std::vector<fs::path> files;
   for (fs::recursive_directory_iterator at(path, error), end; !error && at != end; at.increment(error))
     if (at->is_regular_file(error)) files.push_back(at->path());
-  if (error) throw InputError(fmt::format("{}: cannot be read as data: {}", path.string(), error.message()));
+  if (error)
+    throw InputError(fmt::format(
+        "{}: cannot be read as data: {}; name a file, a folder that can be read to its bottom, or \"random\"",
+        path.string(), error.message()));
   std::string bytes = join_files(std::move(files), path.string());
   if (bytes.empty())
     throw InputError(fmt::format("{}: the folder has no text files to take tokens from", path.string()));

@@ -25,7 +25,9 @@ RunComparison::RunComparison(const Scenario& scenario, const Schedule& schedule,
   predicted_.scenario = scenario.name;
   std::error_code error;
   std::filesystem::create_directories(folder_, error);
-  if (error) throw InputError(fmt::format("{}: cannot be made a folder: {}", folder_.string(), error.message()));
+  if (error)
+    throw InputError(fmt::format("{}: cannot be made a folder: {}; name one that is there or can be made",
+                                 folder_.string(), error.message()));
 }
 
 Comparison RunComparison::finish(const Schedule& schedule, const Timeline& measured) const {

@@ -13,22 +13,13 @@
 #include "shared/ir/checker.h"
 #include "shared/ir/schedule_json.h"
 #include "shared/policy/parameters.h"
+#include "shared/toml_reader.h"
 #include "shared/units.h"
 
 namespace penstock::exec {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// A TOML basic string.
-std::string quoted(const std::string& text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') out += '\\';
-    out += c;
-  }
-  return out + '"';
-}
 
 void require_same_workload(const Schedule& schedule, const Scenario& scenario, const fs::path& file) {
   const auto differ = [&](const char* what, const auto& in_file, const auto& in_scenario) {
@@ -49,7 +40,7 @@ void require_same_workload(const Schedule& schedule, const Scenario& scenario, c
 
 Scenario load_scenario(const fs::path& path, const std::vector<std::string>& overrides, const fs::path& profile) {
   std::vector<std::string> all = overrides;
-  if (!profile.empty()) all.push_back("machine.profile=" + quoted(fs::absolute(profile).string()));
+  if (!profile.empty()) all.push_back("machine.profile=" + toml_quoted(fs::absolute(profile).string()));
   return read_scenario(path, all);
 }
 

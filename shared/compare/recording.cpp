@@ -29,6 +29,7 @@ constexpr std::string_view kFormats[] = {"penstock-recording/1"};
 constexpr std::int64_t kMaxBytes = 64 << 20;
 constexpr std::size_t kMaxOps = 10'000'000;
 constexpr double kMaxSeconds = 1e9;
+constexpr double kMaxOpNanoseconds = 1e15;  // of one op; as seconds and back they stay the same
 
 std::string now_utc() {
   const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
@@ -93,8 +94,9 @@ std::vector<double> read_nanoseconds(JsonObject& object, const char* key) {
   std::vector<double> seconds;
   seconds.reserve(list.size());
   for (const json& value : list) {
-    if (!value.is_number_integer() || value.get<double>() < 0)
-      object.fail(key, fmt::format("expected whole nanoseconds, found {}", shown(value)));
+    if (!value.is_number_integer() || value.get<double>() < 0 || value.get<double>() > kMaxOpNanoseconds)
+      object.fail(key,
+                  fmt::format("expected whole nanoseconds up to {:.0f}, found {}", kMaxOpNanoseconds, shown(value)));
     seconds.push_back(value.get<double>() * 1e-9);
   }
   return seconds;
@@ -133,8 +135,9 @@ fs::path folder_with(const fs::path& name, const fs::path& file) {
     if (fs::is_regular_file(folder / name, ignored)) return folder;
     if (folder == folder.root_path()) break;
   }
-  throw InputError(fmt::format("{}: the scenario's model {} is neither beside the recording nor in a folder above",
-                               file.string(), name.string()));
+  throw InputError(
+      fmt::format("{}: the scenario's model {} is neither beside the recording nor in a folder above; put it there",
+                  file.string(), name.string()));
 }
 
 }  // namespace
@@ -249,10 +252,11 @@ Scenario recorded_scenario(const Recording& recording, const fs::path& file) {
   const fs::path folder = folder_with(model_name(recording, place), file);
   std::vector<std::string> overrides = recording.overrides;
   const fs::path profile = (fs::absolute(file).parent_path() / recording.profile).lexically_normal();
-  if (!fs::is_regular_file(profile))
+  std::error_code ignored;
+  if (!fs::is_regular_file(profile, ignored))
     throw InputError(
         fmt::format("{}: the profile {} is not there; it belongs to the recording", file.string(), profile.string()));
-  overrides.push_back("machine.profile=" + json(profile.string()).dump());
+  overrides.push_back("machine.profile=" + toml_quoted(profile.string()));
   Scenario scenario = parse_scenario(recording.text, place, folder, overrides);
   scenario.path = file;
   scenario.name = file.stem().string();

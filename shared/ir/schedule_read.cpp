@@ -122,9 +122,11 @@ class Reader {
   void read_head() {
     JsonObject batch = top_.object("micro_batch");
     schedule_.micro_batch.sequences = batch.integer("sequences", 1, kMaxTokens);
-    schedule_.micro_batch.sequence_length =
-        batch.integer("sequence_length", 1, kMaxTokens / schedule_.micro_batch.sequences);
+    schedule_.micro_batch.sequence_length = batch.integer("sequence_length", 1, kMaxTokens);
     batch.finish();
+    if (schedule_.micro_batch.sequences > kMaxTokens / schedule_.micro_batch.sequence_length)
+      top_.fail("micro_batch", fmt::format("expected at most {} tokens, found {} sequences of {}", kMaxTokens,
+                                           schedule_.micro_batch.sequences, schedule_.micro_batch.sequence_length));
     schedule_.micro_batches = small(top_, "micro_batches", 1, kMaxMicroBatches);
     schedule_.library_bytes = top_.integer("library_bytes", 0, kMaxBytes);
 

@@ -11,20 +11,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string quoted(const std::string& text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') out += '\\';
-    if (static_cast<unsigned char>(c) < 0x20)
-      out += fmt::format("\\u{:04x}", static_cast<int>(c));
-    else
-      out += c;
-  }
-  return out + '"';
-}
-
 std::string value_text(const TomlValue& value) {
-  if (const auto* text = std::get_if<std::string>(&value.value)) return quoted(*text);
+  if (const auto* text = std::get_if<std::string>(&value.value)) return toml_quoted(*text);
   if (const auto* flag = std::get_if<bool>(&value.value)) return *flag ? "true" : "false";
   if (const auto* number = std::get_if<std::int64_t>(&value.value)) return fmt::format("{}", *number);
   const std::string number = fmt::format("{}", std::get<double>(value.value));
@@ -39,7 +27,7 @@ std::string path_text(const TomlValue& value, const fs::path& source, const fs::
   const bool here = value.place.starts_with("--set") && fs::exists(*text, ignored);
   const fs::path found = fs::absolute(here ? fs::path(*text) : source.parent_path() / *text).lexically_normal();
   const fs::path relative = found.lexically_relative(fs::absolute(target).lexically_normal().parent_path());
-  return quoted(relative.empty() ? found.string() : relative.string());
+  return toml_quoted(relative.empty() ? found.string() : relative.string());
 }
 
 }  // namespace

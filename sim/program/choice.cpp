@@ -18,20 +18,10 @@
 namespace penstock::sim {
 namespace {
 
-/// A TOML basic string.
-std::string quoted(const std::string& text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') out += '\\';
-    out += c;
-  }
-  return out + '"';
-}
-
 std::vector<std::string> all_overrides(const ScenarioChoice& choice) {
   std::vector<std::string> overrides = choice.overrides;
   if (!choice.profile.empty())
-    overrides.push_back("machine.profile=" + quoted(std::filesystem::absolute(choice.profile).string()));
+    overrides.push_back("machine.profile=" + toml_quoted(std::filesystem::absolute(choice.profile).string()));
   return overrides;
 }
 

@@ -29,7 +29,9 @@ std::vector<fs::path> files_in(const fs::path& folder, const char* extension) {
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, error))
     if (entry.path().extension() == extension) files.push_back(entry.path());
-  if (error) throw InputError(fmt::format("{}: cannot be listed: {}", folder.string(), error.message()));
+  if (error)
+    throw InputError(fmt::format("{}: cannot be listed: {}; a catalogue is a folder such as scenarios", folder.string(),
+                                 error.message()));
   std::sort(files.begin(), files.end());
   return files;
 }

@@ -161,7 +161,9 @@ std::vector<fs::path> files_below(const fs::path& folder) {
   std::vector<fs::path> files;
   for (fs::recursive_directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error))
     if (entry->path().extension() == ".json" || entry->path().extension() == ".toml") files.push_back(entry->path());
-  if (error) throw InputError(fmt::format("{}: cannot be listed: {}", folder.string(), error.message()));
+  if (error)
+    throw InputError(fmt::format("{}: cannot be listed: {}; name a folder with recordings or published scenarios",
+                                 folder.string(), error.message()));
   std::sort(files.begin(), files.end());
   return files;
 }

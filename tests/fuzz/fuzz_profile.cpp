@@ -1,22 +1,10 @@
-// Profile JSON: whatever is accepted can be written, and reads back as the same text.
-#include "shared/error.h"
-#include "shared/files.h"
+// Profile JSON.
 #include "shared/machine/profile.h"
-#include "tests/fuzz/input_file.h"
+#include "tests/fuzz/round_trip.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace penstock;
   static const InputFolder folder;
-  Profile profile;
-  try {
-    profile = read_profile_file(folder.write("profile.json", as_text(data, size)));
-  } catch (const InputError&) {
-    return 0;
-  }
-  constexpr std::int64_t kMaxBytes = 32 << 20;
-  const auto first = folder.path() / "first.json", second = folder.path() / "second.json";
-  write_profile_file(profile, first);
-  write_profile_file(read_profile_file(first), second);
-  if (read_text_file(first, kMaxBytes) != read_text_file(second, kMaxBytes)) std::abort();
+  round_trips(folder, as_text(data, size), read_profile_file, write_profile_file);
   return 0;
 }

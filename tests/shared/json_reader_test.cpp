@@ -4,18 +4,13 @@
 
 #include <string>
 
-#include "shared/error.h"
+#include "tests/shared/error_text.h"
 
 namespace penstock {
 namespace {
 
 std::string refusal(const std::string& text) {
-  try {
-    parse_json(text, "x.json");
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "";
+  return error_text([&] { parse_json(text, "x.json"); });
 }
 
 TEST(ParseJson, RefusesAKeyThatStandsTwice) {
@@ -27,8 +22,33 @@ TEST(ParseJson, RefusesAKeyThatStandsTwice) {
 
 TEST(ParseJson, RefusesZeroBytes) {
   // The parser would end there and call the rest not there.
-  EXPECT_EQ(refusal(std::string("{}\0{", 4)),
-            "x.json: is not JSON: byte 2 is zero; the file is damaged or of another kind");
+  EXPECT_EQ(
+      refusal(std::string("{}\0{", 4)),
+      "x.json: is not JSON: byte 2 is zero; the file is damaged or of another kind: take another copy, or the right "
+      "file");
+}
+
+TEST(ParseJson, SaysWhetherTheFileIsDamagedOrAnother) {
+  EXPECT_EQ(
+      refusal("{\"a\": 1"),
+      "x.json: is not JSON: parse error at line 1, column 8: syntax error while parsing object - unexpected end of "
+      "input; expected '}'; mend it there, or have the file written anew");
+  EXPECT_NE(refusal("# TOML").find("a JSON file begins with {: was another file meant?"), std::string::npos);
+  EXPECT_NE(refusal("").find("was another file meant?"), std::string::npos);
+}
+
+TEST(JsonObject, SaysWhatAMissingKeyShouldHold) {
+  const nlohmann::json empty = nlohmann::json::object();
+  JsonObject object(empty, "x.json");
+  constexpr std::string_view names[] = {"one", "two"};
+  EXPECT_EQ(error_text([&] { object.integer("a", 1, 9); }),
+            "x.json.a: is missing; expected a whole number from 1 to 9");
+  EXPECT_EQ(error_text([&] { object.number("a", 0, 0.5); }), "x.json.a: is missing; expected a number from 0 to 0.5");
+  EXPECT_EQ(error_text([&] { object.boolean("a"); }), "x.json.a: is missing; expected true or false");
+  EXPECT_EQ(error_text([&] { object.text("a"); }), "x.json.a: is missing; expected a text");
+  EXPECT_EQ(error_text([&] { object.choice("a", names); }), "x.json.a: is missing; expected one of one, two");
+  EXPECT_EQ(error_text([&] { object.array("a"); }), "x.json.a: is missing; expected a list");
+  EXPECT_EQ(error_text([&] { object.object("a"); }), "x.json.a: is missing; expected an object");
 }
 
 TEST(ParseJson, TakesAByteOrderMarkAndCarriageReturns) {

@@ -5,23 +5,14 @@
 
 #include <string>
 
-#include "shared/error.h"
+#include "tests/shared/error_text.h"
 #include "tests/shared/temporary_folder.h"
 
 namespace penstock {
 namespace {
 
-template <typename Function>
-std::string refusal(Function function) {
-  try {
-    function();
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return {};
-}
 std::string parse_refusal(const std::string& text) {
-  return refusal([&] { parse_toml(text, "x.toml"); });
+  return error_text([&] { parse_toml(text, "x.toml"); });
 }
 
 TEST(TomlReader, FlattensTablesAndKeepsLines) {
@@ -41,24 +32,28 @@ TEST(TomlReader, FlattensTablesAndKeepsLines) {
 TEST(TomlReader, WrongTypesNameThePlaceAndTheValue) {
   const TomlDocument document = parse_toml("[a]\ni = 1\nf = 1.5\ns = \"text\"\nb = true\nn = nan\n", "x.toml");
   TomlSection a(document, "a");
-  EXPECT_EQ(refusal([&] { a.text("i"); }), "x.toml:2: [a] i: expected a text in quotes, found 1");
-  EXPECT_EQ(refusal([&] { a.integer("f", 0, 9); }), "x.toml:3: [a] f: expected a whole number from 0 to 9, found 1.5");
-  EXPECT_EQ(refusal([&] { a.integer("i", 2, 9); }), "x.toml:2: [a] i: expected a whole number from 2 to 9, found 1");
-  EXPECT_EQ(refusal([&] { a.boolean("s"); }), "x.toml:4: [a] s: expected true or false, found \"text\"");
-  EXPECT_EQ(refusal([&] { a.number("b", 0, 1); }), "x.toml:5: [a] b: expected a number from 0 to 1, found true");
-  EXPECT_NE(refusal([&] { a.number("n", 0, 1); }), "");
-  EXPECT_EQ(refusal([&] { a.text("x"); }), "x.toml:1: [a] x: is missing");
+  EXPECT_EQ(error_text([&] { a.text("i"); }), "x.toml:2: [a] i: expected a text in quotes, found 1");
+  EXPECT_EQ(error_text([&] { a.integer("f", 0, 9); }),
+            "x.toml:3: [a] f: expected a whole number from 0 to 9, found 1.5");
+  EXPECT_EQ(error_text([&] { a.integer("i", 2, 9); }), "x.toml:2: [a] i: expected a whole number from 2 to 9, found 1");
+  EXPECT_EQ(error_text([&] { a.boolean("s"); }), "x.toml:4: [a] s: expected true or false, found \"text\"");
+  EXPECT_EQ(error_text([&] { a.number("b", 0, 1); }), "x.toml:5: [a] b: expected a number from 0 to 1, found true");
+  EXPECT_NE(error_text([&] { a.number("n", 0, 1); }), "");
+  EXPECT_EQ(error_text([&] { a.text("x"); }), "x.toml:1: [a] x: is missing; expected a text in quotes");
+  EXPECT_EQ(error_text([&] { a.integer("x", 0, 9); }),
+            "x.toml:1: [a] x: is missing; expected a whole number from 0 to 9");
+  EXPECT_EQ(error_text([&] { a.bytes("x", 0); }), "x.toml:1: [a] x: is missing; expected a size, such as \"24 GiB\"");
   constexpr std::string_view names[] = {"one", "two"};
-  EXPECT_EQ(refusal([&] { a.choice("s", names); }),
+  EXPECT_EQ(error_text([&] { a.choice("s", names); }),
             "x.toml:4: [a] s: expected one of \"one\", \"two\", found \"text\"");
 }
 
 TEST(TomlReader, ABareNumberHasLostItsUnit) {
   const TomlDocument document = parse_toml("[a]\nhbm = 24\nzero = \"0 GB/s\"\n", "x.toml");
   TomlSection a(document, "a");
-  EXPECT_NE(refusal([&] { a.bytes("hbm", 0); }).find("x.toml:2: [a] hbm: expected a size with its unit"),
+  EXPECT_NE(error_text([&] { a.bytes("hbm", 0); }).find("x.toml:2: [a] hbm: expected a size with its unit"),
             std::string::npos);
-  EXPECT_EQ(refusal([&] { a.bandwidth("zero"); }), "x.toml:3: [a] zero: expected more than zero, found \"0 GB/s\"");
+  EXPECT_EQ(error_text([&] { a.bandwidth("zero"); }), "x.toml:3: [a] zero: expected more than zero, found \"0 GB/s\"");
 }
 
 TEST(TomlReader, UnknownKeysAndTablesNameTheNearestKnownOne) {
@@ -66,13 +61,13 @@ TEST(TomlReader, UnknownKeysAndTablesNameTheNearestKnownOne) {
   TomlSection gpu(document, "gpu");
   gpu.has("hbm");
   gpu.has("hbm_bandwidth");
-  EXPECT_EQ(refusal([&] { gpu.finish(); }),
+  EXPECT_EQ(error_text([&] { gpu.finish(); }),
             "x.toml:2: [gpu] hbm_bandwith: is not a key of this table; did you mean hbm_bandwidth?");
-  EXPECT_EQ(refusal([&] {
+  EXPECT_EQ(error_text([&] {
               check_tables(document, {"gpu", "link", "nvme"});
             }),
             "x.toml:3: [lnik] is not a table of this file; did you mean link?");
-  EXPECT_EQ(refusal([&] { check_tables(document, {"gpu", "lnik"}); }), "");
+  EXPECT_EQ(error_text([&] { check_tables(document, {"gpu", "lnik"}); }), "");
 }
 
 TEST(TomlReader, NearestNameIsEmptyWhenNothingIsNear) {
@@ -113,14 +108,20 @@ TEST(TomlReader, AnOversizedFileIsRefused) {
   std::string text;
   while (text.size() <= static_cast<std::size_t>(kMaxTomlBytes)) text += "# a line of comment\n";
   const auto file = folder.write("large.toml", text);
-  EXPECT_NE(refusal([&] { read_toml(file); }).find("more than the 262144"), std::string::npos);
+  EXPECT_NE(error_text([&] { read_toml(file); }).find("more than the 262144"), std::string::npos);
 }
 
 TEST(TomlReader, APipeIsRefusedAndDoesNotHang) {
   const TemporaryFolder folder;
   const std::string pipe = (folder.path() / "pipe.toml").string();
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
-  EXPECT_EQ(refusal([&] { read_toml(pipe); }), pipe + ": is not a regular file");
+  EXPECT_EQ(error_text([&] { read_toml(pipe); }), pipe + ": is not a regular file; name one");
+}
+
+TEST(TomlReader, QuotedTextsReadBack) {
+  EXPECT_EQ(toml_quoted("C:\\\"x\"\n"), R"("C:\\\"x\"\u000a")");
+  for (const std::string text : {"", "a b", "\\ \" ' #", "tab\there", "\x01\x1f\x7f", "\xc3\xa9"})
+    EXPECT_EQ(std::get<std::string>(parse_toml_value(toml_quoted(text), "--set").value), text);
 }
 
 TEST(TomlReader, OverridesNeedNoQuotes) {

@@ -4,19 +4,14 @@
 
 #include <string>
 
-#include "shared/error.h"
+#include "tests/shared/error_text.h"
 
 namespace penstock {
 namespace {
 
 template <typename Parse>
 std::string refusal(Parse parse, std::string_view text) {
-  try {
-    parse(text, "x.toml:3: [gpu] hbm");
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return {};
+  return error_text([&] { parse(text, "x.toml:3: [gpu] hbm"); });
 }
 
 TEST(Units, DecimalAndBinaryBytesAreNeverMixed) {

@@ -6,26 +6,17 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <functional>
+#include <fstream>
 #include <string>
 #include <vector>
 
 #include "exec/checkpoint/safetensors.h"
-#include "shared/error.h"
 #include "tests/exec/runtime/small_run.h"
+#include "tests/shared/error_text.h"
 #include "tests/shared/temporary_folder.h"
 
 namespace penstock::exec {
 namespace {
-
-std::string thrown(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "";
-}
 
 /// Three steps, a checkpoint, two more in a new run with `in_after`.
 RunBits interrupted(const PolicyInput& in, const PolicyInput& in_after, const std::filesystem::path& folder) {
@@ -107,30 +98,42 @@ TEST(Checkpoint, ANewOneReplacesTheOldOneAndLeavesNothingBeside) {
   EXPECT_EQ(entries, 1);
 }
 
+TEST(Checkpoint, ALinkStaysOneAndLeadsToTheNewOne) {
+  const TemporaryFolder folder;
+  const auto link = folder.path() / "latest";
+  SmallRun run(small::input(small::llama(), "penstock"));
+  run.training().load(*random_states(3));
+  save_checkpoint(folder.path() / "c", {1, 7}, run.schedule(), run.model(), run.training().states());
+  std::filesystem::create_directory_symlink("c", link);
+  save_checkpoint(link, {2, 7}, run.schedule(), run.model(), run.training().states());
+  EXPECT_TRUE(std::filesystem::is_symlink(link));
+  EXPECT_EQ(open_checkpoint(folder.path() / "c", run.model()).info.step, 2);
+}
+
 TEST(Checkpoint, NeverReplacesAFolderThatIsNoCheckpoint) {
   const TemporaryFolder folder;
   folder.write("thesis/chapter1.txt", "years of work");
-  EXPECT_NE(thrown([&] { check_save_target(folder.path() / "thesis"); }).find("is not a checkpoint"),
+  EXPECT_NE(error_text([&] { check_save_target(folder.path() / "thesis"); }).find("is not a checkpoint"),
             std::string::npos);
-  EXPECT_NE(thrown([&] { check_save_target(folder.path() / "no" / "such"); }).find("does not exist"),
+  EXPECT_NE(error_text([&] { check_save_target(folder.path() / "no" / "such"); }).find("does not exist"),
             std::string::npos);
-  EXPECT_EQ(thrown([&] { check_save_target(folder.path() / "new"); }), "");
-  EXPECT_EQ(thrown([&] { check_save_target(folder.path() / "new/"); }), "");
+  EXPECT_EQ(error_text([&] { check_save_target(folder.path() / "new"); }), "");
+  EXPECT_EQ(error_text([&] { check_save_target(folder.path() / "new/"); }), "");
 }
 
 TEST(Checkpoint, NeverRemovesWhatItDidNotWrite) {
   const TemporaryFolder folder;
   folder.write("c/run.json", "{}");
   folder.write("c/notes.txt", "years of work");
-  EXPECT_NE(thrown([&] { check_save_target(folder.path() / "c"); }).find("c/notes.txt is no part of a checkpoint"),
+  EXPECT_NE(error_text([&] { check_save_target(folder.path() / "c"); }).find("c/notes.txt is no part of a checkpoint"),
             std::string::npos);
   folder.write("d.partial/notes.txt", "years of work");
-  EXPECT_NE(thrown([&] { check_save_target(folder.path() / "d"); }).find("d.partial/notes.txt is no part"),
+  EXPECT_NE(error_text([&] { check_save_target(folder.path() / "d"); }).find("d.partial/notes.txt is no part"),
             std::string::npos);
   folder.write("e.partial/run.json.17.tmp", "the rest of a crash");
-  EXPECT_EQ(thrown([&] { check_save_target(folder.path() / "e"); }), "");
+  EXPECT_EQ(error_text([&] { check_save_target(folder.path() / "e"); }), "");
   // The folder that one stands in cannot be exchanged for another.
-  EXPECT_NE(thrown([&] { check_save_target("."); }).find("name a new one"), std::string::npos);
+  EXPECT_NE(error_text([&] { check_save_target("."); }).find("name a new one"), std::string::npos);
 }
 
 TEST(Checkpoint, RefusesAnotherModelAndAnotherFormat) {
@@ -139,14 +142,38 @@ TEST(Checkpoint, RefusesAnotherModelAndAnotherFormat) {
   SmallRun run(small::input(small::llama(), "penstock"));
   run.training().load(*random_states(3));
   save_checkpoint(place, {1, 7}, run.schedule(), run.model(), run.training().states());
-  EXPECT_NE(thrown([&] { open_checkpoint(place, small::qwen2_tied()); }).find("small-qwen2 has"), std::string::npos);
+  EXPECT_NE(error_text([&] { open_checkpoint(place, small::qwen2_tied()); }).find("small-qwen2 has"),
+            std::string::npos);
   // Found out when it is opened, not when the first state is read: optimizer states under other names.
   std::filesystem::copy_file(place / "model.safetensors", place / "optimizer.safetensors",
                              std::filesystem::copy_options::overwrite_existing);
-  EXPECT_NE(thrown([&] { open_checkpoint(place, run.model()); }).find("has no tensor \"master.model.embed_tokens"),
+  EXPECT_NE(error_text([&] { open_checkpoint(place, run.model()); }).find("has no tensor \"master.model.embed_tokens"),
             std::string::npos);
   folder.write("c/run.json", R"({"format":"penstock-checkpoint/9"})");
-  EXPECT_NE(thrown([&] { open_checkpoint(place, run.model()); }).find("penstock-checkpoint/9"), std::string::npos);
+  EXPECT_NE(error_text([&] { open_checkpoint(place, run.model()); }).find("penstock-checkpoint/9"), std::string::npos);
+}
+
+TEST(Checkpoint, RefusesOneThatWasDamagedOnDisk) {
+  const TemporaryFolder folder;
+  const auto place = folder.path() / "c";
+  SmallRun run(small::input(small::llama(), "penstock"));
+  run.training().load(*random_states(3));
+  save_checkpoint(place, {1, 7}, run.schedule(), run.model(), run.training().states());
+  for (const char* name : {"optimizer.safetensors", "model.safetensors"}) {
+    // The last byte is the last tensor's, the final norm's.
+    std::fstream file(place / name, std::ios::binary | std::ios::in | std::ios::out);
+    file.seekg(-1, std::ios::end);
+    const int last = file.get();
+    file.seekp(-1, std::ios::end);
+    file.put(static_cast<char>(last ^ 1));
+    file.close();
+    const std::string error = error_text([&] { open_checkpoint(place, run.model()); });
+    EXPECT_NE(error.find(name), std::string::npos) << error;
+    EXPECT_NE(error.find(": the bytes have checksum"), std::string::npos) << error;
+  }
+  // Weights alone are verified too.
+  EXPECT_NE(error_text([&] { published_states(place, run.model()); }).find("the bytes have checksum"),
+            std::string::npos);
 }
 
 TEST(States, PaddingIsZero) {

@@ -5,14 +5,15 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <functional>
+#include <fstream>
+#include <iterator>
 #include <limits>
 #include <span>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
-#include "shared/error.h"
+#include "tests/shared/error_text.h"
 #include "tests/shared/temporary_folder.h"
 
 namespace penstock::exec {
@@ -26,19 +27,15 @@ std::string file_text(const std::string& header, const std::string& data) {
   return text + header + data;
 }
 
-std::string thrown(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "";
+std::string file_bytes(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 std::string open_error(const std::string& text) {
   const TemporaryFolder folder;
   const auto path = folder.write("x.safetensors", text);
-  return thrown([&] { SafetensorsFile file(path); });
+  return error_text([&] { SafetensorsFile file(path); });
 }
 
 TEST(Safetensors, WidensAllThreeTypes) {
@@ -58,7 +55,7 @@ TEST(Safetensors, WidensAllThreeTypes) {
   file.read("c", 1, 0, std::span(&value, 1));
   EXPECT_EQ(value, 0.25f);
   EXPECT_FALSE(file.has("d"));
-  EXPECT_NE(thrown([&] { file.read("a", 2, 0, std::span(&value, 1)); }).find("has 1 elements, the model needs 2"),
+  EXPECT_NE(error_text([&] { file.read("a", 2, 0, std::span(&value, 1)); }).find("has 1 elements, the model needs 2"),
             std::string::npos);
 }
 
@@ -112,6 +109,52 @@ TEST(Safetensors, WritesWhatItReads) {
   EXPECT_EQ(out, (std::vector<float>{1, 2}));
 }
 
+// CRC-32 as everyone computes it: of "123456789" it is cbf43926, in any pieces.
+TEST(Safetensors, ChecksumsStandInTheMetadata) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "x.safetensors";
+  {
+    SafetensorsWriter writer(path, {{"a", StoredType::bf16, {4}}, {"b", StoredType::bf16, {2, 1}}});
+    const std::string bytes =
+        "12345678"
+        "abcd";
+    const auto all = std::as_bytes(std::span(bytes));
+    writer.append(all.first(3));
+    writer.append(all.subspan(3, 7));  // across the end of a
+    writer.append(all.subspan(10));
+    writer.close();
+  }
+  const std::string text = file_bytes(path);
+  EXPECT_NE(text.find(R"({"__metadata__":{"format":"pt","crc32.a":"9ae0daaf","crc32.b":"ed82cd11"},)"),
+            std::string::npos)
+      << text;
+  EXPECT_NO_THROW(SafetensorsFile(path).verify());
+}
+
+TEST(Safetensors, DamageIsFoundAndNamed) {
+  const TemporaryFolder folder;
+  const std::string right =
+      R"({"__metadata__":{"crc32.a":"9ae0daaf","crc32.b":"ed82cd11"},"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"F32","shape":[1],"data_offsets":[8,12]}})";
+  const auto error = [&](const std::string& header, const std::string& data) {
+    const auto path = folder.write("x.safetensors", file_text(header, data));
+    return error_text([&] { SafetensorsFile(path).verify(); });
+  };
+  EXPECT_EQ(error(right, "12345678abcd"), "");
+  const std::string damaged = error(right, "12345678abce");
+  EXPECT_NE(damaged.find("x.safetensors: b: the bytes have checksum"), std::string::npos) << damaged;
+  EXPECT_NE(damaged.find("the header says ed82cd11"), std::string::npos) << damaged;
+  std::string header = right;
+  EXPECT_NE(error(header.replace(header.find("ed82"), 4, "ED82"), "12345678abcd").find("8 hexadecimal digits"),
+            std::string::npos);
+  header = right;
+  EXPECT_NE(error(header.replace(header.find("crc32.b"), 7, "crc32.c"), "12345678abcd").find("b: has no checksum"),
+            std::string::npos);
+  // Another program's file: nothing to hold it against.
+  header = right;
+  while (header.find("crc32") != std::string::npos) header.replace(header.find("crc32"), 5, "md5xx");
+  EXPECT_EQ(error(header, "damaged?????"), "");
+}
+
 TEST(Safetensors, WriterRefusesTooFewAndTooManyBytes) {
   const TemporaryFolder folder;
   SafetensorsWriter writer(folder.path() / "x.safetensors", {{"a", StoredType::f32, {1}}});
@@ -133,13 +176,13 @@ TEST(SafetensorsSet, FindsTensorsInTheShardsOfAnIndex) {
   float value = 0;
   set.read("b", 1, 0, std::span(&value, 1));
   EXPECT_EQ(value, 2.0f);
-  EXPECT_NE(thrown([&] { set.read("c", 1, 0, std::span(&value, 1)); }).find("\"c\""), std::string::npos);
+  EXPECT_NE(error_text([&] { set.read("c", 1, 0, std::span(&value, 1)); }).find("\"c\""), std::string::npos);
 }
 
 TEST(SafetensorsSet, AnIndexMustNotLeaveItsFolder) {
   const TemporaryFolder folder;
   const auto index = folder.write("model.safetensors.index.json", R"({"weight_map":{"a":"../secret.safetensors"}})");
-  EXPECT_NE(thrown([&] { SafetensorsSet set(index); }).find("beside the index"), std::string::npos);
+  EXPECT_NE(error_text([&] { SafetensorsSet set(index); }).find("beside the index"), std::string::npos);
 }
 
 }  // namespace

@@ -4,12 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <string>
 #include <vector>
 
 #include "exec/data/random.h"
-#include "shared/error.h"
+#include "tests/shared/error_text.h"
 #include "tests/shared/temporary_folder.h"
 
 namespace penstock::exec {
@@ -19,15 +18,6 @@ std::vector<std::int32_t> filled(const TokenSource& source, std::int64_t step, s
   std::vector<std::int32_t> tokens(count, -1);
   source.fill(step, tokens.data());
   return tokens;
-}
-
-std::string thrown(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "";
 }
 
 TEST(Tokens, AreConsecutiveBytesOfTheData) {
@@ -66,14 +56,14 @@ TEST(Tokens, EveryPlaceOccurs) {
 }
 
 TEST(Tokens, ShortDataSaysHowManyBytesAreNeeded) {
-  EXPECT_EQ(thrown([] {
+  EXPECT_EQ(error_text([] {
               byte_tokens("abcd", "x.txt", {2, 4, 256}, 1);
             }),
             "x.txt: a sequence of 4 tokens and its last target need 5 bytes of data, there are 4");
 }
 
 TEST(Tokens, BytesNeedAVocabularyOf256) {
-  EXPECT_NE(thrown([] { byte_tokens("abcdefgh", "x.txt", {2, 4, 255}, 1); }).find("it is 255"), std::string::npos);
+  EXPECT_NE(error_text([] { byte_tokens("abcdefgh", "x.txt", {2, 4, 255}, 1); }).find("it is 255"), std::string::npos);
 }
 
 TEST(Tokens, RandomIdsStayInTheVocabulary) {
@@ -94,7 +84,7 @@ TEST(Tokens, FolderIsItsTextFilesInOrder) {
 
 TEST(Tokens, FolderWithoutTextIsRefused) {
   const TemporaryFolder folder;
-  EXPECT_NE(thrown([&] { read_data(folder.path()); }).find("no text files"), std::string::npos);
+  EXPECT_NE(error_text([&] { read_data(folder.path()); }).find("no text files"), std::string::npos);
 }
 
 TEST(Tokens, DefaultDataIsTheNearestReadmeAndItsDocs) {

@@ -150,6 +150,14 @@ TEST_F(ProgramTest, CalibratesOneScenarioForTheHost) {
   expect_error("calibrate s.toml s.toml -o p.json", 2, "one scenario at a time");
 }
 
+TEST_F(ProgramTest, BadUsageExitsWithTwoAndNamesTheProgram) {
+  expect_error("", 2, "penstock-exec: which command? run, calibrate or devices; `penstock-exec --help` has examples\n");
+  expect_error("run", 2,
+               "penstock-exec: SCENARIO is required; `penstock-exec --help` and `penstock-exec COMMAND --help`");
+  expect_error("run s.toml devices", 2, "penstock-exec: The following argument was not expected: devices");
+  EXPECT_EQ(run("run --help").code, 0);
+}
+
 TEST_F(ProgramTest, BadInputExitsWithTwo) {
   expect_error("run no.toml", 2, "no.toml");
   expect_error("run s.toml --set policy.nme=penstock", 2, "nme");

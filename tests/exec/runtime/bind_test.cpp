@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "shared/error.h"
 #include "tests/exec/runtime/small_run.h"
+#include "tests/shared/error_text.h"
 
 namespace penstock::exec {
 namespace {
@@ -33,12 +33,7 @@ struct Bound {
     return schedule.ops.front();
   }
   std::string error() const {
-    try {
-      bind();
-    } catch (const InputError& error) {
-      return error.what();
-    }
-    return "";
+    return error_text([&] { bind(); });
   }
 
   Model model;

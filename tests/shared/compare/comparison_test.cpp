@@ -4,8 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "shared/error.h"
 #include "tests/shared/compare/example.h"
+#include "tests/shared/error_text.h"
 
 namespace penstock {
 namespace {
@@ -29,12 +29,7 @@ Timeline measured() {
 Comparison comparison() { return compare_timelines(example_schedule(), predicted(), measured()); }
 
 std::string error_of(const Timeline& first, const Timeline& second) {
-  try {
-    compare_timelines(example_schedule(), first, second);
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "no error";
+  return error_text([&] { compare_timelines(example_schedule(), first, second); });
 }
 
 TEST(Comparison, ErrorsAreSharesOfTheMeasuredStep) {

@@ -3,10 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <fstream>
 
-#include "shared/error.h"
 #include "tests/shared/compare/example.h"
+#include "tests/shared/error_text.h"
 #include "tests/shared/temporary_folder.h"
 
 namespace penstock {
@@ -29,15 +30,6 @@ Scenario scenario_on(const fs::path& profile) {
   scenario.machine.gpu.hbm_bytes = 1 << 20;
   scenario.machine.dram_bytes = 1 << 21;
   return scenario;
-}
-
-std::string error_of(const auto& action) {
-  try {
-    action();
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "no error";
 }
 
 TEST(Recording, KeepsMediansOfTheSteadySteps) {
@@ -95,15 +87,15 @@ TEST(Recording, ReadsBackWhatWasWritten) {
 
 TEST(Recording, WhatCannotBePredictedLaterIsRefused) {
   Scenario scenario = scenario_on("p.json");
-  EXPECT_EQ(error_of([&] { require_recordable(scenario, ""); }), "no error");
-  EXPECT_NE(error_of([&] { require_recordable(scenario, "s.json"); }).find("leave --schedule s.json away"),
+  EXPECT_EQ(error_text([&] { require_recordable(scenario, ""); }), "");
+  EXPECT_NE(error_text([&] { require_recordable(scenario, "s.json"); }).find("leave --schedule s.json away"),
             std::string::npos);
   scenario.run.warmup_steps = scenario.run.steps - 1;
-  EXPECT_NE(error_of([&] { require_recordable(scenario, ""); }).find("9 of 10 steps are warm-up"), std::string::npos);
+  EXPECT_NE(error_text([&] { require_recordable(scenario, ""); }).find("9 of 10 steps are warm-up"), std::string::npos);
   scenario.machine.measured = false;
-  EXPECT_NE(error_of([&] { require_recordable(scenario, ""); }).find("penstock-exec calibrate"), std::string::npos);
+  EXPECT_NE(error_text([&] { require_recordable(scenario, ""); }).find("penstock-exec calibrate"), std::string::npos);
   const Timeline short_run = example_timeline(TimelineSource::measured, 1, {{2, 1, 3}, {2, 1, 3}});
-  EXPECT_NE(error_of([&] {
+  EXPECT_NE(error_text([&] {
               make_recording(scenario, {}, example_schedule(), short_run, "", "run.json");
             }).find("at least 2 steady periods, and there are 1"),
             std::string::npos);
@@ -117,18 +109,40 @@ TEST(Recording, ErrorsNameFileAndKey) {
   const auto changed = [&](const std::string& from, const std::string& to) {
     std::ifstream in(file);
     std::string text{std::istreambuf_iterator<char>(in), {}};
+    EXPECT_NE(text.find(from), std::string::npos) << from;
     text.replace(text.find(from), from.size(), to);
     const fs::path copy = folder.write("changed.json", text);
-    return error_of([&] { read_recording(copy); });
+    return error_text([&] { read_recording(copy); });
   };
   EXPECT_NE(changed("\"periods\": 4", "\"periods\": 1").find("changed.json.periods"), std::string::npos);
   EXPECT_NE(changed("\"commit\"", "\"comit\"").find("commit"), std::string::npos);
-  EXPECT_NE(changed("[2000000000", "[-2").find("expected whole nanoseconds, found -2"), std::string::npos);
+  const std::vector<std::array<std::string, 3>> cases = {
+      {"penstock-recording/1", "penstock-recording/9", "format: expected one of penstock-recording/1"},
+      {"\"scenario\": \"", "\"scenario\": 7, \"x\": \"", "scenario: expected a text, found 7"},
+      {"\"overrides\": [", "\"overrides\": [3, ", "overrides: expected texts"},
+      {"\"periods\": 4", "\"periods\": 2.5", "periods: expected a whole number from 2 to 1000000, found 2.5"},
+      {"\"step_seconds\": 6.0", "\"step_seconds\": 0", "step_seconds: expected a number from 1e-09"},
+      {"\"step_seconds\": 6.0", "\"step_seconds\": 1e400", "is not JSON"},
+      {"\"spread\": 0.5", "\"spread\": -0.5", "spread: expected a number from 0"},
+      {"\"stall_seconds\": 2.75", "\"stall_seconds\": null", "stall_seconds: expected a number"},
+      {"\"gradient slab\": 0.0", "\"gradient slap\": 0.0", "stall_seconds_by_cause.gradient slab: is missing"},
+      {"\"peak_bytes\": {", "\"peak_bytes\": {\"tape\": 1", "peak_bytes.tape: is not a key that belongs here"},
+      {"\"peak_bytes\": {", "\"peak_bytes\": {\"hbm\": -1", "peak_bytes.hbm: expected a whole number from 0"},
+      {"[2000000000", "[-2", "expected whole nanoseconds up to 1000000000000000, found -2"},
+      {"[2000000000", "[1000000000000001", "up to 1000000000000000, found 1000000000000001"},
+      {"[2000000000", "[2e9", "expected whole nanoseconds"},
+      {"\"op_nanoseconds\": [", "\"op_nanoseconds\": {\"0\": 1}, \"x\": [", "op_nanoseconds: expected a list"},
+      {"\"commit\"", "\"commit\": \"a\", \"commit\"", "the key \"commit\" stands twice"},
+      {"]\n}", "]\n", "is not JSON"},
+  };
+  for (const auto& [from, to, expected] : cases)
+    EXPECT_NE(changed(from, to).find(expected), std::string::npos) << to << "\n" << changed(from, to);
   // The model is looked for beside the recording and above; the profile belongs to it.
-  EXPECT_NE(error_of([&] { recorded_scenario(read_recording(file), file); }).find("models/tiny.json is neither beside"),
-            std::string::npos);
+  EXPECT_NE(
+      error_text([&] { recorded_scenario(read_recording(file), file); }).find("models/tiny.json is neither beside"),
+      std::string::npos);
   folder.write("models/tiny.json", "{}");
-  EXPECT_NE(error_of([&] { recorded_scenario(read_recording(file), file); }).find("p.json is not there"),
+  EXPECT_NE(error_text([&] { recorded_scenario(read_recording(file), file); }).find("p.json is not there"),
             std::string::npos);
 }
 

@@ -9,6 +9,7 @@
 #include "shared/error.h"
 #include "shared/files.h"
 #include "shared/ir/schedule_names.h"
+#include "tests/shared/error_text.h"
 #include "tests/shared/ir/small_schedule.h"
 
 namespace penstock {
@@ -28,12 +29,7 @@ std::string replaced(std::string text, const std::string& from, const std::strin
 }
 
 std::string error_of(const std::string& text) {
-  try {
-    parse_schedule(text, "x.json");
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "no error";
+  return error_text([&] { parse_schedule(text, "x.json"); });
 }
 
 void expect_error(const std::string& from, const std::string& to, const std::string& message) {
@@ -179,7 +175,7 @@ TEST(ScheduleJson, WritesAndReadsFiles) {
     read_schedule(path);
     FAIL();
   } catch (const InputError& error) {
-    EXPECT_EQ(std::string(error.what()), path.string() + ".format: is missing");
+    EXPECT_EQ(std::string(error.what()), path.string() + ".format: is missing; expected a text");
   }
   std::filesystem::remove(path);
   EXPECT_THROW(read_schedule(path), InputError);
@@ -213,6 +209,10 @@ TEST(ScheduleJson, RefusesWrongTypesAndAbsurdNumbers) {
   expect_error("\"micro_batches\": 3", "\"micro_batches\": \"3\"",
                "x.json.micro_batches: expected a whole number from 1 to 1000000, found \"3\"");
   expect_error("\"micro_batches\": 3", "\"micro_batches\": 3.0", "found 3.0");
+  expect_error("\"sequences\": 2", "\"sequences\": 2147483648",
+               "x.json.micro_batch: expected at most 2147483648 tokens, found 2147483648 sequences of ");
+  expect_error("\"sequences\": 2", "\"sequences\": 2147483649",
+               "x.json.micro_batch.sequences: expected a whole number from 1 to 2147483648, found 2147483649");
   expect_error("\"bytes\": 16384", "\"bytes\": 1152921504606846977",
                ".bytes: expected a whole number from 0 to 1152921504606846976");
   expect_error("\"bytes\": 16384", "\"bytes\": -1", "expected a whole number from 0 to 1152921504606846976, found -1");

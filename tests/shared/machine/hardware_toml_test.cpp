@@ -5,6 +5,7 @@
 
 #include "shared/error.h"
 #include "shared/machine/machine.h"
+#include "tests/shared/error_text.h"
 #include "tests/shared/temporary_folder.h"
 
 namespace penstock {
@@ -43,13 +44,8 @@ Machine read(const std::string& text) {
 
 /// The message, from the file's name on.
 std::string refusal(const std::string& text) {
-  try {
-    read(text);
-  } catch (const InputError& error) {
-    const std::string what = error.what();
-    return what.substr(std::min(what.size(), what.find("small.toml")));
-  }
-  return {};
+  const std::string what = error_text([&] { read(text); });
+  return what.substr(std::min(what.size(), what.find("small.toml")));
 }
 
 TEST(HardwareToml, ReadsEveryFigureInBaseUnits) {
@@ -153,12 +149,13 @@ d2h = "23 GB/s"
 
 TEST(HardwareToml, ErrorsNameLineKeyAndWhatWouldBeRight) {
   EXPECT_EQ(refusal(replaced(kSmall, "hbm_bandwidth", "hbm_bandwith")),
-            "small.toml:2: [gpu] hbm_bandwidth: is missing");
+            "small.toml:2: [gpu] hbm_bandwidth: is missing; expected a bandwidth, such as \"1008 GB/s\"");
   EXPECT_EQ(refusal(replaced(kSmall, "launch = \"4 us\"", "launch = \"4 us\"\npower_setle = \"3 s\"")),
             "small.toml:8: [gpu] power_setle: is not a key of this table; did you mean power_settle?");
   EXPECT_EQ(refusal(kSmall + "[nvm]\ncapacity = \"2 TB\"\n"),
             "small.toml:19: [nvm] is not a table of this file; did you mean nvme?");
-  EXPECT_EQ(refusal(replaced(kSmall, "name = \"small\"", "nam = \"small\"")), "small.toml:1: name: is missing");
+  EXPECT_EQ(refusal(replaced(kSmall, "name = \"small\"", "nam = \"small\"")),
+            "small.toml:1: name: is missing; expected a text in quotes");
   EXPECT_EQ(
       refusal(replaced(kSmall, "\"24 GiB\"", "24")),
       "small.toml:4: [gpu] hbm: expected a size with its unit (B, kB, KiB, MB, MiB, GB, GiB, TB, TiB), such as \"24 "

@@ -7,6 +7,7 @@
 #include "shared/error.h"
 #include "shared/files.h"
 #include "shared/machine/profile.h"
+#include "tests/shared/error_text.h"
 #include "tests/shared/temporary_folder.h"
 
 namespace penstock {
@@ -214,15 +215,8 @@ std::string refusal(const std::string& from, const std::string& to) {
   const auto at = text.find(from);
   EXPECT_NE(at, std::string::npos) << from;
   text.replace(at, from.size(), to);
-  try {
-    read_profile(folder.write("profile.json", text));
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return {};
+  return error_text([&] { read_profile(folder.write("profile.json", text)); });
 }
-
-#define EXPECT_MENTIONS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
 
 TEST(ProfileJson, ErrorsNameThePlace) {
   EXPECT_MENTIONS(refusal("penstock-profile/1", "penstock-profile/2"),

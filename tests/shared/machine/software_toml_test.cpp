@@ -1,8 +1,8 @@
 // What another system's implementation makes of a machine's figures.
 #include <gtest/gtest.h>
 
-#include "shared/error.h"
 #include "shared/machine/machine.h"
+#include "tests/shared/error_text.h"
 #include "tests/shared/temporary_folder.h"
 
 namespace penstock {
@@ -30,12 +30,7 @@ class SoftwareFile : public testing::Test {
     return machine;
   }
   std::string error_of(const std::string& text) const {
-    try {
-      applied(text);
-    } catch (const InputError& error) {
-      return error.what();
-    }
-    return "no error";
+    return error_text([&] { applied(text); });
   }
   TemporaryFolder folder_;
 };

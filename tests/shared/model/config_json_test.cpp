@@ -6,6 +6,7 @@
 #include <string>
 
 #include "shared/error.h"
+#include "tests/shared/error_text.h"
 #include "tests/shared/temporary_folder.h"
 
 namespace penstock {
@@ -36,16 +37,9 @@ ModelConfig read(const std::string& text) {
 ModelConfig read_with(const std::string& member) { return read(replaced(kLlama, "\"bos_token_id\": 1", member)); }
 
 std::string refusal(const std::string& text) {
-  try {
-    read(text);
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return {};
+  return error_text([&] { read(text); });
 }
 std::string refusal_with(const std::string& member) { return refusal(replaced(kLlama, "\"bos_token_id\": 1", member)); }
-
-#define EXPECT_MENTIONS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
 
 TEST(ConfigJson, ReadsSizesAndFillsInHuggingFaceDefaults) {
   const ModelConfig config = read(kLlama);
@@ -164,7 +158,8 @@ TEST(ConfigJson, NamesAMissingFile) {
     read_model_config("/no/such/model.json");
     FAIL();
   } catch (const InputError& error) {
-    EXPECT_STREQ(error.what(), "/no/such/model.json: cannot be read: No such file or directory");
+    EXPECT_STREQ(error.what(),
+                 "/no/such/model.json: cannot be read: No such file or directory; the folder /no/such does not exist");
   }
 }
 

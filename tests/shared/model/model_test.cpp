@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <string>
 
-#include "shared/error.h"
 #include "shared/model/config_json.h"
+#include "tests/shared/error_text.h"
 
 namespace penstock {
 namespace {
@@ -166,12 +166,7 @@ TEST(ModelLayout, TiedHeadHasTheProjectionInItsGradientOnly) {
 
 /// The message for a config that must be refused; empty if it was accepted.
 std::string refusal(const ModelConfig& config) {
-  try {
-    check_model_config(config, "models/x.json");
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return {};
+  return error_text([&] { check_model_config(config, "models/x.json"); });
 }
 
 TEST(CheckModelConfig, AcceptsASoundOne) { EXPECT_EQ(refusal(small_config()), ""); }

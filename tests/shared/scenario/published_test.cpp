@@ -1,8 +1,8 @@
 // The keys of a scenario that reproduces somebody else's measurement: another number of layers, software, [published].
 #include <gtest/gtest.h>
 
-#include "shared/error.h"
 #include "shared/scenario/scenario.h"
+#include "tests/shared/error_text.h"
 
 namespace penstock {
 namespace {
@@ -24,12 +24,7 @@ Scenario parsed(const std::string& more, const std::vector<std::string>& overrid
 }
 
 std::string error_of(const std::string& more) {
-  try {
-    parsed(more);
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "no error";
+  return error_text([&] { parsed(more); });
 }
 
 TEST(Published, IsNotThereUnlessTheTableIs) { EXPECT_FALSE(parsed("").published); }

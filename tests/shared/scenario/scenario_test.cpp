@@ -9,6 +9,7 @@
 
 #include "shared/error.h"
 #include "shared/model/library_workspace.h"
+#include "tests/shared/error_text.h"
 #include "tests/shared/temporary_folder.h"
 
 namespace penstock {
@@ -77,16 +78,10 @@ class ScenarioFile : public testing::Test {
 
   /// The message, without the folder.
   std::string refusal(const std::string& text, const std::vector<std::string>& overrides = {}) {
-    try {
-      read(text, overrides);
-    } catch (const InputError& error) {
-      std::string what = error.what();
-      for (auto at = what.find(folder_.path().string()); at != std::string::npos;
-           at = what.find(folder_.path().string()))
-        what.erase(at, folder_.path().string().size() + 1);
-      return what;
-    }
-    return {};
+    std::string what = error_text([&] { read(text, overrides); });
+    for (auto at = what.find(folder_.path().string()); at != std::string::npos; at = what.find(folder_.path().string()))
+      what.erase(at, folder_.path().string().size() + 1);
+    return what;
   }
   std::string policy_refusal(const std::string& keys) {
     return refusal(replaced(kScenario, "\"penstock\"\n", "\"penstock\"\n" + keys + "\n"));
@@ -95,8 +90,6 @@ class ScenarioFile : public testing::Test {
 
   TemporaryFolder folder_;
 };
-
-#define EXPECT_MENTIONS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
 
 TEST_F(ScenarioFile, ReadsModelMachineWorkloadAndText) {
   const Scenario scenario = read(kScenario);

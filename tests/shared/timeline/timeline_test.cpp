@@ -5,8 +5,8 @@
 #include <cmath>
 #include <fstream>
 
-#include "shared/error.h"
 #include "shared/files.h"
+#include "tests/shared/error_text.h"
 #include "tests/shared/temporary_folder.h"
 #include "tests/shared/timeline/tiny_schedule.h"
 
@@ -29,12 +29,7 @@ Timeline example() {
 }
 
 std::string message_of(const std::filesystem::path& path) {
-  try {
-    read_timeline(path);
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "";
+  return error_text([&] { read_timeline(path); });
 }
 
 TEST(Timeline, ReadsBackToTheBit) {

@@ -7,6 +7,7 @@
 
 #include "shared/error.h"
 #include "sim/planner/parallel.h"
+#include "tests/shared/error_text.h"
 #include "tests/shared/temporary_folder.h"
 #include "tests/sim/planner/small_scenario.h"
 
@@ -19,12 +20,7 @@ std::string error_of(const std::string& text) {
   const TemporaryFolder folder;
   const std::filesystem::path file = folder.path() / "machines.toml";
   std::ofstream(file) << text;
-  try {
-    read_catalogue(file);
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "accepted";
+  return error_text([&] { read_catalogue(file); });
 }
 
 std::string machine(const std::string& rest) {

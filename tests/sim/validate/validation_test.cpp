@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "shared/compare/recording.h"
-#include "shared/error.h"
 #include "shared/machine/profile.h"
 #include "sim/simulate.h"
+#include "tests/shared/error_text.h"
 #include "tests/shared/temporary_folder.h"
 
 namespace penstock::sim {
@@ -62,12 +62,7 @@ class ValidationTest : public testing::Test {
   }
 
   std::string error_of(const fs::path& folder) const {
-    try {
-      validate_folder(folder, {});
-    } catch (const InputError& error) {
-      return error.what();
-    }
-    return "no error";
+    return error_text([&] { validate_folder(folder, {}); });
   }
 
   TemporaryFolder folder_;
