@@ -4,6 +4,7 @@
 #include <chrono>
 #include <fstream>
 #include <set>
+#include <string>
 #include <thread>
 
 #include "exec/calibrate/calibrate.h"
@@ -235,8 +236,10 @@ class CudaCalibration {
         gpu().launch_seconds = launch.seconds;
         spread("launch", launch.spread);
       }
-      progress_(name + ": power by duty", done + 0.4 * each);
-      power(ops);
+      if (powered_.insert(scenario.model.config.name).second) {
+        progress_(name + ": power by duty", done + 0.4 * each);
+        power(ops);
+      }
       progress_(name + ": without a pause", done + 0.7 * each);
       ops.measure_sustained(tables_, kSettleSeconds);
     }
@@ -268,6 +271,7 @@ class CudaCalibration {
   Gate gate_;
   StreamHandle stream_;
   KernelTables tables_;
+  std::set<std::string> powered_;  // models whose power curve is known
   Profile profile_;
 };
 
