@@ -135,6 +135,7 @@ Setup prepare(const RunCommandOptions& options, StatusLine& status) {
   setup.backend = open_backend(setup.scenario, options.backend, options.hbm_limit);
   status.show("writing and proving the schedule ...");
   setup.schedule = proved_schedule(setup.scenario, options.schedule, *setup.backend);
+  require_no_drive(setup.schedule, setup.backend->is_host());
   require_host_memory(setup.schedule, arena_bytes(setup.schedule), setup.backend->is_host(), read_memory_limits());
   status.clear();
   return setup;

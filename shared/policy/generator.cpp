@@ -21,6 +21,7 @@ Schedule header(const Plan& plan) {
   schedule.library_bytes = plan.input.library_bytes;
   schedule.numerics = plan.parameters.numerics;
   schedule.tiers = {{TierKind::hbm, 0, plan.input.hbm_bytes}, {TierKind::dram, 0, plan.input.dram_bytes}};
+  if (plan.uses_nvme()) schedule.tiers.push_back({TierKind::nvme, 0, plan.input.nvme_bytes});
   return schedule;
 }
 
@@ -32,7 +33,7 @@ class StepWriter {
         activations_(writer_),
         gradients_(writer_),
         optimizer_(writer_, gradients_),
-        weights_(writer_, optimizer_.weight_homes()) {
+        weights_(writer_, optimizer_.upload_places()) {
     const std::int64_t tokens = plan.input.sequences * (plan.input.sequence_length + 1) * 4;
     tokens_host_ =
         Writer::access(writer_.buffer("tokens (host)", TierKind::dram, tokens), tokens, {TensorKind::tokens});
@@ -56,8 +57,8 @@ class StepWriter {
     ArenaBytes arenas;
     const Schedule& schedule = writer_.program().schedule();
     for (const Buffer& buffer : schedule.buffers) {
-      const bool in_hbm = schedule.tiers[static_cast<std::size_t>(buffer.tier)].kind == TierKind::hbm;
-      std::int64_t& arena = in_hbm ? arenas.hbm : arenas.dram;
+      const TierKind kind = schedule.tiers[static_cast<std::size_t>(buffer.tier)].kind;
+      std::int64_t& arena = kind == TierKind::hbm ? arenas.hbm : kind == TierKind::dram ? arenas.dram : arenas.nvme;
       arena = std::max(arena, buffer.offset_bytes + buffer.bytes);
     }
     return arenas;

@@ -62,7 +62,7 @@ void GradientStream::make_gpu_sums() {
       [&](int layer) { return plan_.sum_bytes(layer); });
   fill_rings(
       slabs_, "gradient slab", TierKind::hbm, slots,
-      [&](int layer) { return plan_.gradient_home(layer) == TierKind::dram && !plan_.finishes_in_place(layer); },
+      [&](int layer) { return plan_.gradient_home(layer) != TierKind::hbm && !plan_.finishes_in_place(layer); },
       [&](int layer) { return plan_.gradient_bytes(layer); });
 }
 
@@ -77,25 +77,28 @@ void GradientStream::make_host_sums() {
   fill_rings(landings_, "gradient part landing", TierKind::dram, slots, all, bytes);
 }
 
-/// Waiting places of finished gradients. Consumed on arrival (optimizer_time = backward) they pass through a ring.
+/// Waiting places of finished gradients. Through a ring pass those consumed on arrival (optimizer_time = backward) and
+/// those on their way to NVMe.
 void GradientStream::make_finished() {
   const bool passes = plan_.parameters.optimizer_time == OptimizerTime::backward;
   const auto takes_sums_place = [&](int layer) {
     return plan_.finishes_in_place(layer) && (on_host() || plan_.gradient_home(layer) == TierKind::hbm);
   };
-  const auto arrives = [&](int layer) {
+  const auto is_consumed = [&](int layer) {
     return passes && plan_.gradient_home(layer) == TierKind::dram && !takes_sums_place(layer);
   };
   for (int layer = 0; layer < plan_.model.layer_count(); ++layer) {
     const auto index = static_cast<std::size_t>(layer);
     if (takes_sums_place(layer))
       finished_[index] = on_host() ? home_sum_[index] : sum_[index];
-    else if (!arrives(layer))
+    else if (!is_consumed(layer))
       finished_[index] =
           writer_.buffer(fmt::format("gradient {}", layer), plan_.gradient_home(layer), plan_.gradient_bytes(layer));
   }
-  fill_rings(arrivals_, "gradient arrival", TierKind::dram, plan_.parameters.gradient_slots, arrives,
-             [&](int layer) { return plan_.gradient_bytes(layer); });
+  fill_rings(
+      arrivals_, "gradient arrival", TierKind::dram, plan_.parameters.gradient_slots,
+      [&](int layer) { return is_consumed(layer) || plan_.gradient_home(layer) == TierKind::nvme; },
+      [&](int layer) { return plan_.gradient_bytes(layer); });
 }
 
 Access GradientStream::sum(const Place& place, int layer, int micro_batch) const {
@@ -171,18 +174,26 @@ void GradientStream::finish(int layer) {
     landed_[index] = writer_.next_id() - 1;
     return;
   }
-  const bool leaves = plan_.gradient_home(layer) == TierKind::dram;
+  const bool leaves = plan_.gradient_home(layer) != TierKind::hbm;
   const Place target = plan_.finishes_in_place(layer) ? sum_[index]
                        : leaves                       ? slabs_[class_of(layer)].take()
                                                       : finished_[index];
   write_finish_op(layer, target, norm_hbm_);
   landed_[index] = writer_.next_id() - 1;
-  if (leaves)
-    landed_[index] = writer_.copy(op_name("gradient", layer), false, Phase::backward, gradient(target, layer),
-                                  gradient(finished_[index], layer));
+  if (leaves) send(layer, gradient(target, layer));
   if (plan_.parameters.numerics.clip && !plan_.scalars_on_gpu())
     writer_.copy(op_name("norm partial", layer), false, Phase::optimizer, partial(norm_hbm_, layer),
                  partial(norm_dram_, layer));
+}
+
+/// Takes a finished gradient from the GPU to where it waits.
+void GradientStream::send(int layer, const Access& from) {
+  int& landed = landed_[static_cast<std::size_t>(layer)];
+  const Access home = finished(layer);
+  const bool to_nvme = plan_.gradient_home(layer) == TierKind::nvme;
+  const Access arrival = to_nvme ? gradient(arrivals_[class_of(layer)].take(), layer) : home;
+  landed = writer_.copy(op_name("gradient", layer), false, Phase::backward, from, arrival);
+  if (to_nvme) landed = writer_.write_nvme(op_name("write gradient", layer), Phase::backward, arrival, home);
 }
 
 void GradientStream::write_finish_op(int layer, const Place& target, const Place& partials) {

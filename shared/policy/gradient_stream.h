@@ -6,6 +6,7 @@
 //   one group        a ring of gradient_slots decoder-sized sums (one sum and a ring of finished slabs where the types
 //                    differ), and one for embedding and head together (two where they are tied: both live at once)
 //   several groups   a sum per layer in HBM, or (gradient_sums = dram) in DRAM: it comes back, grows, and leaves again
+// A finished gradient that waits on NVMe lands in a ring of gradient_slots in DRAM and is written from there.
 // Host sums: each micro-batch's gradient leaves through a ring as gradient_part; a host lane adds it up and finishes.
 #pragma once
 
@@ -61,6 +62,7 @@ class GradientStream {
   Access gradient(const Place& place, int layer) const;
   Access partial(const Place& place, int layer) const;
   void finish(int layer);
+  void send(int layer, const Access& from);
   void write_finish_op(int layer, const Place& target, const Place& partials);
 
   Writer& writer_;
@@ -71,7 +73,7 @@ class GradientStream {
   std::vector<Place> finished_;  // by layer: where the finished gradient waits
   std::vector<int> landed_;
   Rings sums_, slabs_, parts_, landings_,
-      arrivals_;  // slabs: finished, leaving; landings: parts in DRAM; arrivals: finished, DRAM
+      arrivals_;  // slabs: finished, leaving; landings: parts in DRAM; arrivals: finished, in DRAM on their way
   Place norm_hbm_, norm_dram_;
 };
 

@@ -18,6 +18,7 @@ OptimizerPhase::OptimizerPhase(Writer& writer, GradientStream& gradients)
     : writer_(writer), plan_(writer.plan()), gradients_(gradients), tensors_(plan_.state_tensors()) {
   make_states();
   make_slots();
+  make_nvme_slots();
   scalars_dram_ = writer_.buffer("step scalars (host)", TierKind::dram, kScalarBytes);
   if (plan_.any_optimizer_on_gpu()) scalars_hbm_ = writer_.buffer("step scalars", TierKind::hbm, kScalarBytes);
 }
@@ -32,10 +33,9 @@ void OptimizerPhase::make_states() {
   };
   for (int layer = 0; layer < plan_.model.layer_count(); ++layer) {
     const auto row = static_cast<std::size_t>(layer);
-    const TierKind tier = plan_.states_resident(layer) ? TierKind::hbm : TierKind::dram;
     for (const Plan::StateTensor& tensor : tensors_)
-      states_[row].push_back(
-          make(tensor.name, layer, tier, tensor.tensor, plan_.state_elements(layer) * tensor.element_bytes));
+      states_[row].push_back(make(tensor.name, layer, plan_.state_home(layer, tensor.tensor), tensor.tensor,
+                                  plan_.state_elements(layer) * tensor.element_bytes));
     if (plan_.has_upload_copy(layer))
       upload_copies_[row] = make("upload copy", layer, TierKind::dram, TensorKind::weights, plan_.weight_bytes(layer));
   }
@@ -65,7 +65,34 @@ void OptimizerPhase::make_slots() {
   make(slabs_, "gradient slab (host)", TierKind::dram, slab);
 }
 
-std::vector<Place> OptimizerPhase::weight_homes() const {
+void OptimizerPhase::make_nvme_slots() {
+  nvme_slot_of_.resize(static_cast<std::size_t>(plan_.model.layer_count()));
+  std::int64_t bytes = 0;
+  for (int layer = 0; layer < plan_.model.layer_count(); ++layer)
+    bytes = std::max(
+        bytes, nvme_slot_bytes(layer, tensors_.size()) + (gradient_on_nvme(layer) ? plan_.gradient_bytes(layer) : 0));
+  for (int i = 0; i < plan_.parameters.nvme_slots && bytes > 0; ++i)
+    nvme_slots_.push_back(writer_.buffer(fmt::format("states from nvme {}", i), TierKind::dram, bytes));
+}
+
+std::int64_t OptimizerPhase::nvme_slot_bytes(int layer, std::size_t index) const {
+  std::int64_t bytes = 0;
+  for (std::size_t i = 0; i < index; ++i)
+    if (is_on_nvme(layer, i)) bytes += aligned(plan_.state_elements(layer) * tensors_[i].element_bytes);
+  return bytes;
+}
+
+Place OptimizerPhase::in_nvme_slot(int layer, std::size_t index) const {
+  Place place = nvme_slot_of_[static_cast<std::size_t>(layer)];
+  place.offset += nvme_slot_bytes(layer, index);
+  return place;
+}
+
+Place OptimizerPhase::reachable_state(int layer, std::size_t index) const {
+  return is_on_nvme(layer, index) ? in_nvme_slot(layer, index) : states_[static_cast<std::size_t>(layer)][index];
+}
+
+std::vector<Place> OptimizerPhase::upload_places() const {
   std::vector<Place> homes;
   for (std::size_t layer = 0; layer < states_.size(); ++layer)
     homes.push_back(upload_copies_[layer].buffer >= 0 ? upload_copies_[layer] : states_[layer].front());
@@ -168,8 +195,36 @@ void OptimizerPhase::load(int layer) {
                Writer::access(gradient_in_slot(layer), gradient.bytes, gradient.value));
 }
 
+void OptimizerPhase::read_nvme(int layer) {
+  const auto row = static_cast<std::size_t>(layer);
+  if (nvme_slot_bytes(layer, tensors_.size()) == 0) return;
+  nvme_slot_of_[row] = nvme_slots_[next_nvme_slot_++ % nvme_slots_.size()];
+  if (nvme_slots_.size() == 1 && last_nvme_write_ >= 0)
+    writer_.program().add_edge(last_nvme_write_, writer_.next_id(), 0);
+  for (std::size_t i = 0; i < tensors_.size(); ++i)
+    if (is_on_nvme(layer, i) && plan_.update_reads(tensors_[i].tensor))
+      writer_.read_nvme(op_name(fmt::format("read {}", tensors_[i].name), layer), Phase::optimizer,
+                        state(states_[row][i], layer, tensors_[i], 0),
+                        state(in_nvme_slot(layer, i), layer, tensors_[i], 0));
+  if (!gradient_on_nvme(layer)) return;
+  const Access gradient = gradients_.finished(layer);
+  writer_.read_nvme(op_name("read gradient", layer), Phase::optimizer, gradient,
+                    Writer::access(in_nvme_slot(layer, tensors_.size()), gradient.bytes, gradient.value));
+}
+
+void OptimizerPhase::write_nvme(int layer) {
+  const auto row = static_cast<std::size_t>(layer);
+  for (std::size_t i = 0; i < tensors_.size(); ++i)
+    if (is_on_nvme(layer, i))
+      last_nvme_write_ = writer_.write_nvme(op_name(fmt::format("write {}", tensors_[i].name), layer), Phase::optimizer,
+                                            state(in_nvme_slot(layer, i), layer, tensors_[i], 1),
+                                            state(states_[row][i], layer, tensors_[i], 1));
+}
+
 void OptimizerPhase::update(int layer) {
+  read_nvme(layer);
   write_update(layer);
+  write_nvme(layer);
   const auto row = static_cast<std::size_t>(layer);
   for (std::size_t i = 0; i < tensors_.size() && streams(layer); ++i)
     writer_.copy(op_name(fmt::format("store {}", tensors_[i].name), layer), false, Phase::optimizer,
@@ -180,10 +235,11 @@ void OptimizerPhase::update(int layer) {
 }
 
 void OptimizerPhase::write_update(int layer) {
-  const auto row = static_cast<std::size_t>(layer);
   const bool on_gpu = plan_.optimizer_on_gpu(layer);
   Access gradient = gradients_.finished(layer);
-  if (gradient_returns(layer)) {
+  if (gradient_on_nvme(layer)) {
+    gradient = Writer::access(in_nvme_slot(layer, tensors_.size()), gradient.bytes, gradient.value);
+  } else if (gradient_returns(layer)) {
     gradient = Writer::access(gradient_in_slot(layer), gradient.bytes, gradient.value);
   } else if (!on_gpu && plan_.gradient_home(layer) == TierKind::hbm) {
     const Place slab = plan_.is_edge(layer) ? slabs_[2] : slabs_[static_cast<std::size_t>(next_slab_++ % 2)];
@@ -200,15 +256,16 @@ void OptimizerPhase::write_update(int layer) {
   op.reads = {gradient,
               Writer::access(on_gpu ? scalars_hbm_ : scalars_dram_, kScalarBytes, {TensorKind::step_scalars})};
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
-    const Place place = streams(layer) ? state_in_slot(layer, i) : states_[row][i];
-    op.reads.push_back(state(place, layer, tensors_[i], 0));
+    const Place place = streams(layer) ? state_in_slot(layer, i) : reachable_state(layer, i);
+    if (!is_on_nvme(layer, i) || plan_.update_reads(tensors_[i].tensor))
+      op.reads.push_back(state(place, layer, tensors_[i], 0));
     op.writes.push_back(state(place, layer, tensors_[i], 1));
   }
   writer_.add(std::move(op));
 }
 
-/// optimizer_time = end: the phase starts behind the last backward op, and the next step's GPU ops behind all of the
-/// phase.
+/// optimizer_time = end: the phase starts behind the last backward op, and the next step's GPU ops and NVMe reads
+/// behind all of the phase.
 void OptimizerPhase::order_serially(int begin, int last_compute) {
   const std::vector<Op>& ops = writer_.program().schedule().ops;
   const std::vector<Lane>& lanes = writer_.program().schedule().lanes;
@@ -224,7 +281,8 @@ void OptimizerPhase::order_serially(int begin, int last_compute) {
     if (first_of_phase[lane] >= 0) writer_.program().add_edge(last_compute, first_of_phase[lane], 0);
     if (last_of_phase[lane] < 0) continue;
     for (std::size_t next = 0; next < lanes.size(); ++next)
-      if (is_gpu(lanes[next].kind)) writer_.program().add_edge(last_of_phase[lane], first_of_step[next], 1);
+      if (is_gpu(lanes[next].kind) || lanes[next].kind == LaneKind::nvme_read)
+        writer_.program().add_edge(last_of_phase[lane], first_of_step[next], 1);
   }
 }
 

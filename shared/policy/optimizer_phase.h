@@ -2,7 +2,9 @@
 //
 // A layer is updated on the host, from DRAM to DRAM, or on the GPU: in place where its states are resident, else
 // streamed through two slots (and one for embedding and head) on a compute lane of its own. A finished gradient that
-// waits in the other tier crosses the link once more.
+// waits in the other tier crosses the link once more. What of a layer lies on NVMe is read into a slot of a ring in
+// DRAM before its update on the host, and written back behind it. A single slot stands for a system that reads, updates
+// and writes one after the other: nothing of a layer is read before all of the layer before it is written.
 #pragma once
 
 #include <vector>
@@ -17,7 +19,7 @@ class OptimizerPhase {
   OptimizerPhase(Writer& writer, GradientStream& gradients);
 
   /// Whence each layer's weights go to the GPU, by layer: their state, or its upload copy.
-  std::vector<Place> weight_homes() const;
+  std::vector<Place> upload_places() const;
 
   /// At the start of the step: without clipping, the scalars depend on nothing.
   void start();
@@ -32,17 +34,29 @@ class OptimizerPhase {
  private:
   void make_states();
   void make_slots();
+  void make_nvme_slots();
   void write_scalars();
   void write_host_passes();
   void update_in_order();
   void update(int layer);
   void load(int layer);
+  void read_nvme(int layer);
+  void write_nvme(int layer);
   void write_update(int layer);
   bool streams(int layer) const { return plan_.optimizer_on_gpu(layer) && !plan_.states_resident(layer); }
   bool gradient_returns(int layer) const {
     return plan_.optimizer_on_gpu(layer) && plan_.gradient_home(layer) != TierKind::hbm;
   }
   bool needs_slot(int layer) const { return streams(layer) || gradient_returns(layer); }
+  bool is_on_nvme(int layer, std::size_t index) const {
+    return plan_.state_home(layer, tensors_[index].tensor) == TierKind::nvme;
+  }
+  bool gradient_on_nvme(int layer) const { return plan_.gradient_home(layer) == TierKind::nvme; }
+  /// Bytes of the layer's slot up to the state tensor `index`; tensors_.size(): up to the gradient.
+  std::int64_t nvme_slot_bytes(int layer, std::size_t index) const;
+  Place in_nvme_slot(int layer, std::size_t index) const;
+  /// Where the update finds a state that does not stream through the GPU.
+  Place reachable_state(int layer, std::size_t index) const;
   Access state(const Place& place, int layer, const Plan::StateTensor& tensor, int version) const;
   /// Places within the layer's slot: streamed states, and behind them a gradient that comes back from DRAM.
   Place state_in_slot(int layer, std::size_t index) const;
@@ -58,7 +72,11 @@ class OptimizerPhase {
   std::vector<Place> slots_;                // decoder, decoder, edge; streamed states
   std::vector<Place> slabs_;                // decoder, decoder, edge; DRAM, gradients that waited in HBM
   std::vector<Place> slot_of_;              // by layer
+  std::vector<Place> nvme_slots_;           // ring in DRAM
+  std::vector<Place> nvme_slot_of_;         // by layer
   int next_slot_ = 0, next_slab_ = 0;
+  std::size_t next_nvme_slot_ = 0;
+  int last_nvme_write_ = -1;  // op
   Place scalars_hbm_, scalars_dram_;
 };
 

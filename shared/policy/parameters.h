@@ -38,11 +38,18 @@ struct PolicyParameters {
   int resident_weights =
       0;  // how many of the first decoder layers keep their weights in HBM; -1 = every layer, embedding and head too
   int resident_states = 0;  // likewise for optimizer states (needs optimizer_place gpu for those layers)
+  // How many of the last decoder layers keep states (master, low bits, moments) and weights on NVMe; -1 = every layer,
+  // embedding and head too. AdamW finds them in a ring of nvme_slots in DRAM: 1 = read, update and write one after the
+  // other, more = at the same time.
+  int nvme_states = 0;
+  int nvme_weights = 0;
+  int nvme_slots = 2;
   Keep keep = Keep::input;
   int checkpoint_every = 1;              // K: keep every K-th decoder input only, recompute by blocks
   TierKind activations = TierKind::hbm;  // where kept activations and inputs wait
   int activation_slots = 2;              // HBM ring of kept activations when they wait elsewhere
-  TierKind gradients = TierKind::dram;   // where finished gradients wait for the norm
+  TierKind gradients = TierKind::dram;   // where finished gradients wait for the norm; nvme: of layers whose states are
+                                         // there, the others' in dram
   TierKind gradient_sums =
       TierKind::hbm;       // where sums wait between groups; dram: they come back, grow and leave again (ZeRO-3)
   int gradient_slots = 2;  // HBM ring of gradient sums when one group covers the step
@@ -69,6 +76,7 @@ struct PolicyInput {
   int micro_batch = 1;         // sequences per micro-batch; divides `sequences`
   std::int64_t hbm_bytes = 0;  // capacities of the tiers
   std::int64_t dram_bytes = 0;
+  std::int64_t nvme_bytes = 0;
   std::int64_t library_bytes = 0;
   int host_threads = 1;
   PolicyParameters parameters;
@@ -83,7 +91,11 @@ Schedule make_schedule(const PolicyInput& input);
 struct ArenaBytes {
   std::int64_t hbm = 0;
   std::int64_t dram = 0;
+  std::int64_t nvme = 0;
 };
+inline bool fits(const ArenaBytes& arenas, const PolicyInput& input) {
+  return arenas.hbm <= input.hbm_bytes && arenas.dram <= input.dram_bytes && arenas.nvme <= input.nvme_bytes;
+}
 /// What make_schedule's arenas will be, without writing an op: the planner asks it thousands of times. Throws as
 /// make_schedule does.
 ArenaBytes arena_bytes(const PolicyInput& input);

@@ -122,7 +122,9 @@ bool Plan::has_upload_copy(int layer) const {
 
 TierKind Plan::gradient_home(int layer) const {
   if (parameters.numerics.sum_on_host) return TierKind::dram;
-  return states_resident(layer) ? TierKind::hbm : parameters.gradients;
+  if (states_resident(layer)) return TierKind::hbm;
+  if (parameters.gradients == TierKind::nvme) return state_home(layer, TensorKind::moment_m);
+  return parameters.gradients;
 }
 
 bool Plan::finishes_in_place(int layer) const {
@@ -139,6 +141,17 @@ std::vector<Plan::StateTensor> Plan::state_tensors() const {
   tensors.push_back({TensorKind::moment_m, moment, "m"});
   tensors.push_back({TensorKind::moment_v, moment, "v"});
   return tensors;
+}
+
+TierKind Plan::state_home(int layer, TensorKind tensor) const {
+  if (states_resident(layer)) return TierKind::hbm;
+  const int count = tensor == TensorKind::weights ? parameters.nvme_weights : parameters.nvme_states;
+  const bool among_last = count < 0 || (!is_edge(layer) && layer >= head - count);
+  return among_last ? TierKind::nvme : TierKind::dram;
+}
+
+bool Plan::update_reads(TensorKind tensor) const {
+  return tensor != TensorKind::weights || parameters.numerics.states != StateFormat::master_and_copy;
 }
 
 }  // namespace penstock

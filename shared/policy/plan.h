@@ -66,6 +66,7 @@ struct Plan {
 
   bool weights_resident(int layer) const;  // in HBM through the step
   bool states_resident(int layer) const;   // states, and so the weights' home, in HBM
+  bool uses_nvme() const { return parameters.nvme_states != 0 || parameters.nvme_weights != 0; }
   bool optimizer_on_gpu(int layer) const;
   bool all_optimizers_on_gpu() const;
   bool any_optimizer_on_gpu() const;
@@ -80,6 +81,9 @@ struct Plan {
     const char* name;
   };
   std::vector<StateTensor> state_tensors() const;
+  TierKind state_home(int layer, TensorKind tensor) const;  // where it lies between steps
+  /// Whether AdamW needs the old value. With an fp32 master the bf16 weights are only written.
+  bool update_reads(TensorKind tensor) const;
 
  private:
   void plan_groups();

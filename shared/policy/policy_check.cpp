@@ -51,6 +51,9 @@ void check_streams(const PolicyParameters& p, int decoders) {
   check_range("gradient_slots", p.gradient_slots, 1, 1024);
   check_range("resident_weights", p.resident_weights, -1, decoders);
   check_range("resident_states", p.resident_states, -1, decoders);
+  check_range("nvme_states", p.nvme_states, -1, decoders);
+  check_range("nvme_weights", p.nvme_weights, -1, decoders);
+  check_range("nvme_slots", p.nvme_slots, 1, 1024);
   check_range("optimizer_threads", p.optimizer_threads, 0, 1 << 16);
   check_range("recompute_loads", p.recompute_loads, 0, 1);
   check_range("checkpoint_every", p.checkpoint_every, 1, 1 << 20);
@@ -60,8 +63,8 @@ void check_streams(const PolicyParameters& p, int decoders) {
                      p.host_pass_bytes_per_parameter));
   check_range("mlp_tokens", p.numerics.chunking.mlp_tokens, 0, kMostTokens);
   check_range("loss_tokens", p.numerics.chunking.loss_tokens, 0, kMostTokens);
-  for (const auto& [name, tier] : {std::pair{"activations", p.activations}, std::pair{"gradients", p.gradients},
-                                   std::pair{"gradient_sums", p.gradient_sums}})
+  for (const auto& [name, tier] :
+       {std::pair{"activations", p.activations}, std::pair{"gradient_sums", p.gradient_sums}})
     if (tier == TierKind::nvme) fail(fmt::format("{} = \"nvme\" is not supported; hbm or dram", name));
 }
 
@@ -85,6 +88,39 @@ void check_contradictions(const PolicyParameters& p) {
     fail("gradient_sums = \"dram\" lets sums travel to the GPU and back; with sum_on_host they never leave the host");
 }
 
+void check_nvme(const PolicyParameters& p, int decoders) {
+  if (p.gradients == TierKind::nvme) {
+    if (p.nvme_states == 0)
+      fail(
+          "gradients = \"nvme\" is for layers whose states are there too, but nvme_states = 0; set it, or gradients = "
+          "\"dram\"");
+    if (p.numerics.sum_on_host)
+      fail("gradients summed on the host (sum_on_host) wait in DRAM: gradients = \"nvme\" contradicts it");
+    if (p.optimizer_time == OptimizerTime::backward)
+      fail(
+          "optimizer_time = \"backward\" consumes gradients as they land: none waits, so gradients = \"nvme\" has no "
+          "meaning");
+  }
+  if (p.nvme_states == 0 && p.nvme_weights == 0) return;
+  if (p.optimizer_place == OptimizerPlace::gpu)
+    fail(
+        "states and weights on NVMe are updated on the host: optimizer_place = \"gpu\" contradicts nvme_states and "
+        "nvme_weights");
+  for (const auto& [name, on_nvme] :
+       {std::pair{"nvme_states", p.nvme_states}, std::pair{"nvme_weights", p.nvme_weights}}) {
+    const bool overlap = p.resident_states < 0 ? on_nvme != 0
+                         : on_nvme < 0         ? p.resident_states > 0
+                                               : p.resident_states + on_nvme > decoders;
+    if (overlap)
+      fail(
+          fmt::format("resident_states = {} (first layers, in HBM) and {} = {} (last layers) overlap: there are {} "
+                      "decoder layers",
+                      p.resident_states, name, on_nvme, decoders));
+  }
+  if (p.upload_copies && p.nvme_weights != 0)
+    fail("upload_copies holds weights in DRAM a second time, nvme_weights takes them out of it; set one of them");
+}
+
 }  // namespace
 
 void check_policy_input(const PolicyInput& input) {
@@ -93,6 +129,7 @@ void check_policy_input(const PolicyInput& input) {
   check_streams(input.parameters, input.model.layer_count() - 2);
   check_groups(input);
   check_contradictions(input.parameters);
+  check_nvme(input.parameters, input.model.layer_count() - 2);
 }
 
 }  // namespace penstock

@@ -22,6 +22,7 @@ WeightStream::WeightStream(Writer& writer, const std::vector<Place>& homes)
       fixed_slot_(homes.size(), -1),
       visits_of_layer_(homes.size()) {
   make_slots();
+  make_staging();
   plan_needs();
 }
 
@@ -49,6 +50,21 @@ void WeightStream::make_slots() {
     if (!streams(layer) && !plan_.states_resident(layer))
       fixed_slot_[static_cast<std::size_t>(layer)] =
           add(fmt::format("weights {} resident", layer), plan_.weight_bytes(layer));
+}
+
+void WeightStream::make_staging() {
+  std::int64_t edge = 0;
+  bool any_decoder = false;
+  for (int layer = 0; layer <= plan_.head; ++layer) {
+    if (plan_.state_home(layer, TensorKind::weights) != TierKind::nvme) continue;
+    if (plan_.is_edge(layer))
+      edge = std::max(edge, plan_.weight_bytes(layer));
+    else
+      any_decoder = true;
+  }
+  for (int i = 0; i < plan_.parameters.weight_buffers && any_decoder; ++i)
+    staging_.push_back(writer_.buffer(fmt::format("weights from nvme {}", i), TierKind::dram, plan_.weight_bytes(1)));
+  if (edge > 0) edge_staging_ = writer_.buffer("weights from nvme edge", TierKind::dram, edge);
 }
 
 void WeightStream::plan_needs() {
@@ -148,15 +164,24 @@ void WeightStream::load(int needing_visit, Need& need, Slot& slot) {
   if (plan_.parameters.host_waits == HostWaits::per_buffer && slot.last_load >= 0)
     writer_.wait(op_name("wait for buffer of weights", need.layer), slot.last_load, need.layer, phase);
   const int before = writer_.last_on(writer_.compute());
-  const std::int64_t bytes = plan_.weight_bytes(need.layer);
-  const Value value{TensorKind::weights, need.layer};
-  need.load = writer_.copy(op_name("load weights", need.layer), true, phase,
-                           Writer::access(homes_[static_cast<std::size_t>(need.layer)], bytes, value),
-                           Writer::access(slot.place, bytes, value));
+  const Access from = stage(need.layer, phase);
+  need.load = writer_.copy(op_name("load weights", need.layer), true, phase, from,
+                           Writer::access(slot.place, from.bytes, from.value));
   if (plan_.parameters.host_waits == HostWaits::on_compute && before >= 0)
     writer_.program().add_edge(before, need.load, 0);
   slot.layer = need.layer;
   slot.last_load = need.load;
+}
+
+/// Where an upload finds the layer's weights in DRAM.
+Access WeightStream::stage(int layer, Phase phase) {
+  const Access home =
+      Writer::access(homes_[static_cast<std::size_t>(layer)], plan_.weight_bytes(layer), {TensorKind::weights, layer});
+  if (plan_.state_home(layer, TensorKind::weights) != TierKind::nvme) return home;
+  const Place place = plan_.is_edge(layer) ? edge_staging_ : staging_[next_staging_++ % staging_.size()];
+  const Access staged = Writer::access(place, home.bytes, home.value);
+  writer_.read_nvme(op_name("read weights", layer), phase, home, staged);
+  return staged;
 }
 
 std::vector<Access> WeightStream::reads(int visit) const {

@@ -6,7 +6,8 @@
 // not loaded again. Embedding and head share one more slot, and their loads are written one visit earlier, since that
 // slot is not part of the ring; a tied head finds the embedding in it and has a small buffer for its norm. A resident
 // layer whose optimizer runs on the host has a slot of its own, loaded once per step; one whose states are resident is
-// never loaded.
+// never loaded. Weights that lie on NVMe are read into a ring of as many slots in DRAM first (embedding and head into a
+// slot of their own), each read as soon as its slot has been uploaded.
 #pragma once
 
 #include <vector>
@@ -17,7 +18,7 @@ namespace penstock {
 
 class WeightStream {
  public:
-  /// `homes`: where each layer's weights lie between steps.
+  /// `homes`: where uploads find each layer's weights; on NVMe, what is read first.
   WeightStream(Writer& writer, const std::vector<Place>& homes);
 
   /// At the start of the step: the load of the first visit; then those of the visits ahead.
@@ -45,6 +46,7 @@ class WeightStream {
   };
 
   void make_slots();
+  void make_staging();
   void plan_needs();
   void place_needs(int visit, int through_ring, int through_edge);
   bool is_slot_taken(int visit, int layer) const;
@@ -52,12 +54,16 @@ class WeightStream {
   int choose_ring_slot(int visit, int needing_visit) const;
   int next_use(int after_visit, int layer) const;
   void load(int needing_visit, Need& need, Slot& slot);
+  Access stage(int layer, Phase phase);
 
   Writer& writer_;
   const Plan& plan_;
   std::vector<Place> homes_;
-  std::vector<Slot> slots_;               // the ring first
-  int ring_ = 0;                          // slots of the ring
+  std::vector<Slot> slots_;     // the ring first
+  int ring_ = 0;                // slots of the ring
+  std::vector<Place> staging_;  // ring in DRAM of decoder weights that come from NVMe
+  Place edge_staging_;
+  std::size_t next_staging_ = 0;
   std::vector<int> fixed_slot_;           // by layer: the slot that it always takes; -1: one of the ring, or home
   std::vector<std::vector<Need>> needs_;  // by visit
   std::vector<std::vector<int>> visits_of_layer_;  // ascending

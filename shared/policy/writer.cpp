@@ -66,9 +66,21 @@ int Writer::add(Op op) {
 int Writer::last_on(int lane_index) const { return last_on_lane_[static_cast<std::size_t>(lane_index)]; }
 
 int Writer::copy(const std::string& name, bool to_device, Phase phase, const Access& from, const Access& to) {
+  return copy_on(to_device ? h2d() : d2h(), name, phase, from, to);
+}
+
+int Writer::read_nvme(const std::string& name, Phase phase, const Access& from, const Access& to) {
+  return copy_on(lane("nvme read", LaneKind::nvme_read), name, phase, from, to);
+}
+
+int Writer::write_nvme(const std::string& name, Phase phase, const Access& from, const Access& to) {
+  return copy_on(lane("nvme write", LaneKind::nvme_write), name, phase, from, to);
+}
+
+int Writer::copy_on(int on, const std::string& name, Phase phase, const Access& from, const Access& to) {
   Op op;
   op.name = name;
-  op.lane = to_device ? h2d() : d2h();
+  op.lane = on;
   op.layer = from.value.layer;
   op.micro_batch = from.value.micro_batch;
   op.phase = phase;

@@ -43,6 +43,8 @@ class Writer {
   int add(Op op);
   /// Copies of a layer's parameters, states or gradients follow the policy's bursts; others go in one.
   int copy(const std::string& name, bool to_device, Phase phase, const Access& from, const Access& to);
+  int read_nvme(const std::string& name, Phase phase, const Access& from, const Access& to);
+  int write_nvme(const std::string& name, Phase phase, const Access& from, const Access& to);
   /// Within DRAM, on the lane of host updates and with their threads.
   int copy_on_host(const std::string& name, Phase phase, const Access& from, const Access& to);
   int wait(const std::string& name, int op, int layer, Phase phase);
@@ -52,6 +54,7 @@ class Writer {
 
  private:
   int lane(const std::string& name, LaneKind kind);
+  int copy_on(int lane, const std::string& name, Phase phase, const Access& from, const Access& to);
   std::vector<Burst> bursts(const Value& value, std::int64_t bytes) const;
   std::vector<Burst> tensor_bursts(const Value& value, std::int64_t bytes) const;
 

@@ -121,6 +121,9 @@ PolicyParameters read_policy(const TomlDocument& document) {
   overrides.choice("copy_lanes", policy.copy_lanes, kCopyLanes);
   overrides.integer_or_all("resident_weights", policy.resident_weights, -1, kMostLayers, -1);
   overrides.integer_or_all("resident_states", policy.resident_states, -1, kMostLayers, -1);
+  overrides.integer_or_all("nvme_states", policy.nvme_states, -1, kMostLayers, -1);
+  overrides.integer_or_all("nvme_weights", policy.nvme_weights, -1, kMostLayers, -1);
+  overrides.integer("nvme_slots", policy.nvme_slots, 1, kMostBuffers);
   overrides.choice("keep", policy.keep, kKeeps);
   overrides.integer("checkpoint_every", policy.checkpoint_every, 1, kMostLayers);
   overrides.choice("activations", policy.activations, kTiers);
@@ -162,6 +165,9 @@ std::string policy_text(const PolicyParameters& policy) {
   choice("copy_lanes", policy.copy_lanes, kCopyLanes);
   count_or_all("resident_weights", policy.resident_weights, -1);
   count_or_all("resident_states", policy.resident_states, -1);
+  count_or_all("nvme_states", policy.nvme_states, -1);
+  count_or_all("nvme_weights", policy.nvme_weights, -1);
+  number("nvme_slots", policy.nvme_slots);
   choice("keep", policy.keep, kKeeps);
   number("checkpoint_every", policy.checkpoint_every);
   choice("activations", policy.activations, kTiers);

@@ -104,6 +104,7 @@ class ScenarioReader {
     machine = profile ? read_profile(existing(section, "profile")) : read_hardware(existing(section, "hardware"));
     if (section.has("hbm")) machine.gpu.hbm_bytes = section.bytes("hbm", 1 << 20);
     if (section.has("dram")) machine.dram_bytes = section.bytes("dram", 1 << 20);
+    if (section.has("nvme")) machine.nvme.bytes = section.bytes("nvme", 0);
     if (section.has("cores")) machine.cpu.cores = static_cast<int>(section.integer("cores", 1, 4096));
     if (section.has("software")) apply_software(existing(section, "software"), machine);
     section.finish();
@@ -204,6 +205,7 @@ PolicyInput Scenario::policy_input() const {
   input.micro_batch = micro_batch;
   input.hbm_bytes = machine.gpu.hbm_bytes;
   input.dram_bytes = machine.dram_bytes;
+  input.nvme_bytes = machine.nvme.bytes;
   // The host backend's kernels need no scratch but what the layout names.
   if (!machine.gpu.is_host)
     input.library_bytes = library_workspace_bytes(model, BatchShape{micro_batch, sequence_length}, run.deterministic);

@@ -13,8 +13,7 @@ bool fits(Scenario scenario, const PolicyChoice& policy) {
   scenario.policy = *policy;
   try {
     const PolicyInput input = scenario.policy_input();
-    const ArenaBytes arenas = arena_bytes(input);
-    return arenas.hbm <= input.hbm_bytes && arenas.dram <= input.dram_bytes;
+    return penstock::fits(arena_bytes(input), input);
   } catch (const InputError&) {  // more ops than a schedule may have, groups that do not add up
     return false;
   }

@@ -23,12 +23,13 @@ constexpr int kFrontLevels = 5;           // capacities that are tried for each
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 bool fits(const ArenaBytes& arenas, const TierCapacities& tiers) {
-  return arenas.hbm <= tiers.hbm && arenas.dram <= tiers.dram;
+  return arenas.hbm <= tiers.hbm && arenas.dram <= tiers.dram && arenas.nvme <= tiers.nvme;
 }
 
 /// Bytes that are missing in all tiers together.
 std::int64_t missing(const ArenaBytes& arenas, const TierCapacities& tiers) {
-  return std::max<std::int64_t>(0, arenas.hbm - tiers.hbm) + std::max<std::int64_t>(0, arenas.dram - tiers.dram);
+  const auto excess = [](std::int64_t need, std::int64_t have) { return std::max<std::int64_t>(0, need - have); };
+  return excess(arenas.hbm, tiers.hbm) + excess(arenas.dram, tiers.dram) + excess(arenas.nvme, tiers.nvme);
 }
 
 /// Faster first; equal ones by what they need, then in a fixed order.
@@ -38,6 +39,10 @@ bool better(const Evaluated& a, const Evaluated& b) {
          (std::tie(a.step_seconds, a.arenas.dram, a.arenas.hbm) ==
               std::tie(b.step_seconds, b.arenas.dram, b.arenas.hbm) &&
           a.candidate < b.candidate);
+}
+
+TierCapacities tiers_of(const Machine& machine) {
+  return {machine.gpu.hbm_bytes, machine.dram_bytes, machine.nvme.bytes};
 }
 
 /// A preset's schedule with the scenario's numerics: the same mathematics, so that only time is compared.
@@ -81,6 +86,7 @@ class Residencies {
       const std::int64_t room = tiers_.hbm - none->hbm;
       const Residency filled{0, static_cast<int>(std::min<std::int64_t>(decoders_, room / hbm_per_layer_))};
       if (fewest > 0) consider_short(filled, arenas(filled));
+      if (tiers_.nvme > 0 && shape_.parameters.optimizer_place == OptimizerPlace::host) spill(filled.states);
       return std::move(result_);
     }
     fill(fewest);
@@ -92,7 +98,15 @@ class Residencies {
     Candidate candidate = shape_;
     candidate.parameters.resident_weights = residency.weights;
     candidate.parameters.resident_states = residency.states;
+    candidate.parameters.nvme_states = residency.nvme_states;
+    candidate.parameters.nvme_weights = residency.nvme_weights;
+    candidate.parameters.nvme_slots = residency.nvme_slots;
+    if (residency.nvme_states != 0 && gradients_may_wait_on_nvme()) candidate.parameters.gradients = TierKind::nvme;
     return candidate;
+  }
+  bool gradients_may_wait_on_nvme() const {
+    const PolicyParameters& p = shape_.parameters;
+    return p.gradients == TierKind::dram && !p.numerics.sum_on_host && p.optimizer_time != OptimizerTime::backward;
   }
   ArenaBytes arenas(const Residency& residency) const { return *evaluator_.arenas(with(residency), input_); }
   bool fits(const Residency& residency) const { return penstock::sim::fits(arenas(residency), tiers_); }
@@ -121,6 +135,34 @@ class Residencies {
     int states = std::max(0, static_cast<int>(count) - 1);
     while (states <= decoders_ && arenas({0, states}).dram > tiers_.dram) ++states;
     return states;
+  }
+
+  /// DRAM is too small even with `resident` layers' states in HBM: those of the fewest of the last layers go to NVMe;
+  /// where that is not enough, weights too; then everything, embedding and head with it.
+  void spill(int resident) {
+    while (resident > 0 && arenas({0, resident}).hbm > tiers_.hbm) --resident;
+    const int most = decoders_ - resident;
+    if (most == 0) return;
+    const auto in_dram = [&](const Residency& residency) { return arenas(residency).dram <= tiers_.dram; };
+    const auto with_states = [&](int count) { return Residency{0, resident, count, 0}; };
+    const auto with_weights = [&](int count) { return Residency{0, resident, most, count}; };
+    if (in_dram(with_states(most)))
+      try_one(with_states(fewest_where(most, [&](int count) { return in_dram(with_states(count)); })));
+    else if (in_dram(with_weights(most)))
+      try_one(with_weights(fewest_where(most, [&](int count) { return in_dram(with_weights(count)); })));
+    else if (!try_one({0, 0, -1, -1}))
+      try_one({0, 0, -1, -1, 1});
+  }
+
+  /// The smallest count from 1 on that works. REQUIRES: `most` does; what works with fewer works with more.
+  template <typename Works>
+  static int fewest_where(int most, const Works& works) {
+    int low = 0, high = most;
+    while (high - low > 1) {
+      const int middle = (low + high) / 2;
+      (works(middle) ? high : low) = middle;
+    }
+    return high;
   }
 
   /// HBM that is left: more layers' states, or weights, or both.
@@ -159,10 +201,8 @@ class Residencies {
 
 class Search {
  public:
-  Search(const Scenario& scenario, const SearchSpace& space, const SearchOptions& options)
-      : scenario_(scenario), space_(space), options_(options), evaluator_(scenario, options) {
-    tiers_ = {scenario.machine.gpu.hbm_bytes, scenario.machine.dram_bytes};
-  }
+  Search(const Scenario& scenario, const SearchSpace& space, const SearchOptions& options, const TierCapacities& tiers)
+      : scenario_(scenario), space_(space), options_(options), evaluator_(scenario, options), tiers_(tiers) {}
 
   SearchResult run() {
     bound_shapes();
@@ -415,7 +455,7 @@ Feasibility feasible(const Scenario& scenario, const SearchSpace& space, int thr
   SearchOptions options;
   options.threads = threads;
   Evaluator evaluator(scenario, options);
-  const TierCapacities tiers{scenario.machine.gpu.hbm_bytes, scenario.machine.dram_bytes};
+  const TierCapacities tiers = tiers_of(scenario.machine);
   const std::vector<Candidate> all = shapes(space, scenario);
   Feasibility result;
   bool any = false;
@@ -438,7 +478,12 @@ Feasibility feasible(const Scenario& scenario, const SearchSpace& space, int thr
 }
 
 SearchResult search(const Scenario& scenario, const SearchSpace& space, const SearchOptions& options) {
-  return Search(scenario, space, options).run();
+  TierCapacities tiers = tiers_of(scenario.machine);
+  const std::int64_t nvme = std::exchange(tiers.nvme, 0);
+  SearchResult result = Search(scenario, space, options, tiers).run();
+  if (nvme == 0 || !result.best.empty() || (options.stop && *options.stop)) return result;
+  tiers.nvme = nvme;
+  return Search(scenario, space, options, tiers).run();
 }
 
 }  // namespace penstock::sim

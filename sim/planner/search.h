@@ -5,6 +5,8 @@
 // faster than the best so far, by more than `tolerance`, is not evaluated; once no shape can, the scan ends. Then a
 // local search in finer steps (neighbours of search_space.h) starts from the best few.
 //
+// NVMe is looked at only where nothing fits without: every step rewrites all that lies there, and drives wear.
+//
 // Deterministic: rounds and batches have fixed sizes, decisions fall between them, and the budget is counted in ops,
 // not in seconds. So the plan is the same whatever the number of threads, unless `stop` or `seconds` cut it short.
 #pragma once
@@ -32,6 +34,7 @@ struct Evaluated {
 struct TierCapacities {
   std::int64_t hbm = 0;
   std::int64_t dram = 0;
+  std::int64_t nvme = 0;
 };
 
 struct SearchProgress {

@@ -53,6 +53,9 @@ auto key(const Candidate& candidate) {
                     p.copy_lanes,
                     p.resident_weights,
                     p.resident_states,
+                    p.nvme_states,
+                    p.nvme_weights,
+                    p.nvme_slots,
                     p.keep,
                     p.checkpoint_every,
                     p.activations,
@@ -93,6 +96,10 @@ class Neighbours {
     steps(&PolicyParameters::resident_weights, {-8, -4, -2, -1, 1, 2, 4, 8}, 0, decoders_);
     if (from_.parameters.keep != Keep::everything)
       steps(&PolicyParameters::checkpoint_every, {-2, -1, 1, 2}, 1, std::max(1, decoders_));
+    if (from_.parameters.nvme_states != 0) {
+      steps(&PolicyParameters::nvme_states, {-2, -1, 1, 2}, 1, decoders_);
+      steps(&PolicyParameters::nvme_slots, {-1, 1}, 1, 8);
+    }
     trade_residency();
     other_choices();
     other_groupings();

@@ -1,8 +1,8 @@
 // The planner's space: what it may choose, as lists. Numerics stay as the scenario has them, but for the micro-batch
 // and the token chunks, which change the order of additions and not the mathematics.
 //
-// A *shape* is a candidate without residency: resident_weights and resident_states are filled in by what the tiers
-// have left (Residency below), since HBM left over is storage too.
+// A *shape* is a candidate without residency: which layers' weights and states are in HBM and on NVMe is filled in by
+// what the tiers have left (Residency below), since HBM left over is storage too.
 #pragma once
 
 #include <utility>
@@ -25,10 +25,13 @@ struct Grouping {
   int first_group = 0;  // 0 = as group
 };
 
-/// Which layers' weights and states stay in HBM.
+/// Which layers' weights and states stay in HBM, the first ones, and which go to NVMe, the last ones.
 struct Residency {
   int weights = 0;
   int states = 0;
+  int nvme_states = 0;
+  int nvme_weights = 0;
+  int nvme_slots = 2;
 };
 
 struct SearchSpace {

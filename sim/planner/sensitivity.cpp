@@ -1,5 +1,6 @@
 #include "sim/planner/sensitivity.h"
 
+#include <algorithm>
 #include <stdexcept>
 
 #include "sim/simulate.h"
@@ -47,6 +48,16 @@ void scale_dram(Cpu& cpu, double factor) {
   for (DramSharing& point : cpu.sharing) point.cpu_bytes_per_second *= factor;
 }
 
+void scale_nvme(Nvme& nvme, double factor) {
+  nvme.read_bytes_per_second *= factor;
+  nvme.write_bytes_per_second *= factor;
+}
+
+bool uses_nvme(const Schedule& schedule) {
+  return std::any_of(schedule.tiers.begin(), schedule.tiers.end(),
+                     [](const Tier& tier) { return tier.kind == TierKind::nvme; });
+}
+
 }  // namespace
 
 Machine with_faster(Machine machine, const std::string& part, double factor) {
@@ -58,6 +69,8 @@ Machine with_faster(Machine machine, const std::string& part, double factor) {
     scale_link(machine, factor);
   else if (part == "dram")
     scale_dram(machine.cpu, factor);
+  else if (part == "nvme")
+    scale_nvme(machine.nvme, factor);
   else
     throw std::logic_error("with_faster: there is no part " + part);
   return machine;
@@ -65,7 +78,9 @@ Machine with_faster(Machine machine, const std::string& part, double factor) {
 
 std::vector<Sensitivity> sensitivities(const Schedule& schedule, const Machine& machine) {
   std::vector<Sensitivity> result;
-  for (const char* part : {"matmul", "hbm", "link", "dram"})
+  std::vector<const char*> parts{"matmul", "hbm", "link", "dram"};
+  if (uses_nvme(schedule)) parts.push_back("nvme");
+  for (const char* part : parts)
     result.push_back(
         {part, kFaster, simulate(schedule, with_faster(machine, part, kFaster), {64, false, false}).step_seconds});
   return result;

@@ -10,7 +10,7 @@
 namespace penstock::sim {
 
 struct Sensitivity {
-  std::string part;         // "matmul", "link", "dram", "hbm"
+  std::string part;         // "matmul", "link", "dram", "hbm", "nvme"
   double factor = 1;        // so many times faster
   double step_seconds = 0;  // then
 };
@@ -20,9 +20,10 @@ struct Sensitivity {
 ///   hbm     its memory
 ///   link    both directions, alone and in duplex
 ///   dram    DRAM and what the CPU makes of it: AdamW, sums
+///   nvme    the drive, reading and writing
 Machine with_faster(Machine machine, const std::string& part, double factor);
 
-/// Each part 10 % faster, in the order above.
+/// Each part 10 % faster, in the order above; NVMe only where the schedule uses it.
 std::vector<Sensitivity> sensitivities(const Schedule& schedule, const Machine& machine);
 
 }  // namespace penstock::sim

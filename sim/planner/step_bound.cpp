@@ -29,6 +29,7 @@ class BoundCounter {
     count_weights();
     count_gradients();
     count_optimizer();
+    count_nvme();
     return result();
   }
 
@@ -218,6 +219,31 @@ class BoundCounter {
     dram_bytes_ = elements_on_host * traffic + passes + host_sum_bytes_;
   }
 
+  void count_nvme() {
+    const auto weight_bytes = [&](int layer) { return static_cast<double>(plan_.weight_bytes(layer)); };
+    const double slots = plan_.parameters.weight_buffers, groups = static_cast<double>(plan_.groups.size());
+    double streamed = 0;
+    for (int layer = 0; layer <= plan_.head; ++layer) {
+      if (plan_.state_home(layer, TensorKind::weights) == TierKind::nvme) {
+        if (plan_.is_edge(layer) || plan_.weights_resident(layer))
+          nvme_read_ += weight_bytes(layer);
+        else
+          streamed += 1;
+      }
+      for (const Plan::StateTensor& tensor : plan_.state_tensors()) {
+        if (plan_.state_home(layer, tensor.tensor) != TierKind::nvme) continue;
+        const double bytes = static_cast<double>(plan_.state_elements(layer) * tensor.element_bytes);
+        if (plan_.update_reads(tensor.tensor)) nvme_read_ += bytes;
+        nvme_write_ += bytes;
+      }
+      if (plan_.gradient_home(layer) != TierKind::nvme) continue;
+      nvme_read_ += static_cast<double>(plan_.gradient_bytes(layer));
+      nvme_write_ += static_cast<double>(plan_.gradient_bytes(layer));
+    }
+    nvme_read_ += (streamed + (2 * groups - 1) * std::max(0.0, streamed - slots)) * weight_bytes(1);
+    dram_bytes_ += nvme_read_ + nvme_write_;
+  }
+
   double hbm_pass_seconds(double bytes) const {
     if (machine_.gpu.is_host) return 0;  // a host pass there; none counted is a bound too
     return bytes / (machine_.gpu.hbm_bytes_per_second * machine_.gpu.elementwise_efficiency);
@@ -288,6 +314,8 @@ class BoundCounter {
       bound_.link = together + std::max(0.0, (up_ - together * up_duplex) / most[kLinkH2d]) +
                     std::max(0.0, (down_ - together * down_duplex) / most[kLinkD2h]);
     }
+    bound_.nvme_read = nvme_read_ / most[kNvmeRead];
+    bound_.nvme_write = nvme_write_ / most[kNvmeWrite];
     const double per_copied_byte = machine_.gpu.is_host ? 2 : 1;
     bound_.dram = (dram_bytes_ + per_copied_byte * (up_ + down_)) / most[kDram];
     return bound_;
@@ -298,18 +326,22 @@ class BoundCounter {
   std::map<std::tuple<LayerKind, Pass, bool, bool>, double> seconds_;
   StepBound bound_;
   Seconds forward_, backward_, outside_;
-  double up_ = 0, down_ = 0, host_sum_bytes_ = 0, dram_bytes_ = 0;
+  double up_ = 0, down_ = 0, nvme_read_ = 0, nvme_write_ = 0, host_sum_bytes_ = 0, dram_bytes_ = 0;
 };
 
 }  // namespace
 
-double StepBound::seconds() const { return std::max({compute, h2d, d2h, link, cpu, dram, phases}); }
+double StepBound::seconds() const {
+  return std::max({compute, h2d, d2h, link, cpu, nvme_read, nvme_write, dram, phases});
+}
 
 const char* StepBound::binding() const {
   const double most = seconds();
   if (compute == most) return "compute";
   if (cpu == most) return "cpu";
   if (dram == most) return "dram";
+  if (nvme_read == most) return "nvme read";
+  if (nvme_write == most) return "nvme write";
   if (h2d == most) return "link h2d";
   if (d2h == most) return "link d2h";
   if (phases == most) return "link, within a phase";

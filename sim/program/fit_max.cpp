@@ -72,9 +72,12 @@ int fit_max(const FitOptions& options) {
                                 {"policies", list}}));
     return kExitDone;
   }
-  fmt::print("{}: layers shaped like {}'s, on {} ({} HBM, {} DRAM)\n\n", scenario.name, scenario.model.config.name,
-             scenario.machine.name, format_bytes(static_cast<double>(scenario.machine.gpu.hbm_bytes)),
-             format_bytes(static_cast<double>(scenario.machine.dram_bytes)));
+  const Machine& machine = scenario.machine;
+  const std::string nvme =
+      machine.nvme.bytes > 0 ? fmt::format(", {} NVMe", format_bytes(static_cast<double>(machine.nvme.bytes))) : "";
+  fmt::print("{}: layers shaped like {}'s, on {} ({} HBM, {} DRAM{})\n\n", scenario.name, scenario.model.config.name,
+             machine.name, format_bytes(static_cast<double>(machine.gpu.hbm_bytes)),
+             format_bytes(static_cast<double>(machine.dram_bytes)), nvme);
   std::vector<std::vector<std::string>> table{{"most", "layers", "parameters", "context", "tokens per step"}};
   for (const Most& most : rows)
     table.push_back({most.policy, or_more(most.layers, kMostLayersTried),

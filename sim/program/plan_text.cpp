@@ -7,8 +7,6 @@
 namespace penstock::sim {
 namespace {
 
-const char* tier(TierKind kind) { return kind == TierKind::hbm ? "HBM" : "DRAM"; }
-
 std::string group_text(const PolicyParameters& p) {
   if (p.group == 0) return "one group";
   if (p.first_group > 0) return fmt::format("groups of {} behind one of {}", p.group, p.first_group);
@@ -20,15 +18,15 @@ std::string keep_text(const PolicyParameters& p) {
                      : p.keep == Keep::input_attention ? "inputs and attention kept"
                                                        : "inputs kept";
   std::string text = p.checkpoint_every > 1 ? fmt::format("{} of 1 layer in {}", what, p.checkpoint_every) : what;
-  text += fmt::format(" in {}", tier(p.activations));
+  text += fmt::format(" in {}", tier_text(p.activations));
   if (p.activations == TierKind::dram) text += fmt::format(" ({} slots)", p.activation_slots);
   return text;
 }
 
-std::string resident_text(const char* what, int count) {
+std::string layers_text(const char* what, int count, const char* where) {
   if (count == 0) return {};
-  return count < 0 ? fmt::format(", all {} in HBM", what)
-                   : fmt::format(", {} of {} layer{} in HBM", what, count, count == 1 ? "" : "s");
+  return count < 0 ? fmt::format(", all {} {}", what, where)
+                   : fmt::format(", {} of {} layer{} {}", what, count, count == 1 ? "" : "s", where);
 }
 
 std::string optimizer_text(const PolicyParameters& p) {
@@ -43,15 +41,20 @@ std::string optimizer_text(const PolicyParameters& p) {
 
 }  // namespace
 
+const char* tier_text(TierKind kind) {
+  return kind == TierKind::hbm ? "HBM" : kind == TierKind::dram ? "DRAM" : "NVMe";
+}
+
 std::string candidate_text(const Candidate& candidate) {
   const PolicyParameters& p = candidate.parameters;
   std::string text = fmt::format("micro-batch {}, {}, {}", candidate.micro_batch, group_text(p), keep_text(p));
-  text += resident_text("states", p.resident_states);
+  text += layers_text("states", p.resident_states, "in HBM");
   if (p.resident_weights < 0 || (p.resident_states >= 0 && p.resident_weights > p.resident_states))
-    if (p.resident_states >= 0) text += resident_text("weights", p.resident_weights);
+    if (p.resident_states >= 0) text += layers_text("weights", p.resident_weights, "in HBM");
+  text += layers_text("states", p.nvme_states, "on NVMe") + layers_text("weights", p.nvme_weights, "on NVMe");
   if (p.resident_weights >= 0 && p.resident_states >= 0)
     text += fmt::format(", {} weight buffer{}", p.weight_buffers, p.weight_buffers == 1 ? "" : "s");
-  if (p.resident_states >= 0) text += fmt::format(", gradients wait in {}", tier(p.gradients));
+  if (p.resident_states >= 0) text += fmt::format(", gradients wait in {}", tier_text(p.gradients));
   if (p.group > 0 && p.gradient_sums == TierKind::dram) text += ", sums in DRAM";
   text += ", " + optimizer_text(p);
   if (p.numerics.chunking.mlp_tokens > 0) text += fmt::format(", MLP by {} tokens", p.numerics.chunking.mlp_tokens);
@@ -68,6 +71,7 @@ std::string shortage_text(const ArenaBytes& arenas, const Machine& machine) {
   };
   add("hbm", arenas.hbm, machine.gpu.hbm_bytes);
   add("dram", arenas.dram, machine.dram_bytes);
+  if (arenas.nvme > 0) add("nvme", arenas.nvme, machine.nvme.bytes);
   return text;
 }
 

@@ -8,6 +8,8 @@
 
 namespace penstock::sim {
 
+const char* tier_text(TierKind kind);  // "HBM", "DRAM", "NVMe"
+
 /// "micro-batch 16, all together, keep everything in dram (3 slots), 12 layers' states and 20 layers' weights in HBM,
 /// ..."
 std::string candidate_text(const Candidate& candidate);

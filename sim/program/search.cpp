@@ -148,14 +148,15 @@ std::string why_text(const Found& found) {
   text += fmt::format("compute stalls      {} ({:.2f} % of the step)\n",
                       format_seconds(prediction.stalls.total_seconds), prediction.stalls.total_seconds / step * 100);
   for (const TierMemory& tier : found.memory)
-    text += fmt::format("{}                {} of {} used\n", tier.tier.kind == TierKind::hbm ? "HBM " : "DRAM",
+    text += fmt::format("{:<20}{} of {} used\n", tier_text(tier.tier.kind),
                         format_bytes(static_cast<double>(tier.arena_bytes)),
                         format_bytes(static_cast<double>(tier.tier.capacity_bytes)));
   std::vector<std::vector<std::string>> rows{{"what binds: with 10 % more", "step", "gain"}};
   static constexpr std::pair<const char*, const char*> kNames[] = {{"matmul", "  matmul and attention rate"},
                                                                    {"hbm", "  HBM bandwidth"},
                                                                    {"link", "  link bandwidth"},
-                                                                   {"dram", "  DRAM bandwidth, AdamW rate"}};
+                                                                   {"dram", "  DRAM bandwidth, AdamW rate"},
+                                                                   {"nvme", "  NVMe, both directions"}};
   for (const Sensitivity& one : found.sensitivities)
     for (const auto& [part, name] : kNames)
       if (one.part == part)

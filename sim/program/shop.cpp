@@ -256,7 +256,7 @@ int shop(const ShopOptions& options) {
              best.name, euros(best.price), best.plan, next_text(next, best));
   fmt::print(
       "\n\"at least\" is {:.0f} % less: so far off is a step predicted from a hardware file at most, over published "
-      "measurements.\n* assumed price; prices, their sources and dates are in {}. NVMe is used by no schedule yet.\n",
+      "measurements.\n* assumed price; prices, their sources and dates are in {}.\n",
       100 * kHardwareFileError, options.catalogue.string());
   return kExitDone;
 }

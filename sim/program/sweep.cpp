@@ -87,7 +87,7 @@ std::vector<Row> all_rows(const std::vector<Axis>& axes) {
 void predict(const Scenario& scenario, Row& row) {
   const PolicyInput input = scenario.policy_input();
   row.arenas = arena_bytes(input);
-  if (row.arenas.hbm > input.hbm_bytes || row.arenas.dram > input.dram_bytes) {
+  if (!fits(row.arenas, input)) {
     row.fits = false;
     row.problem = fmt::format("does not fit: {}", shortage_text(row.arenas, scenario.machine));
     return;

@@ -17,6 +17,7 @@ Preset megatrain_preset();
 Preset megatrain_released_preset();
 Preset zero2_offload_preset();
 Preset zero3_offload_preset();
+Preset zero_infinity_preset();
 Preset fsdp2_offload_preset();
 Preset slideformer_preset();
 Preset ml_dataflow_preset();

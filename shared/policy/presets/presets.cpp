@@ -8,9 +8,9 @@ namespace {
 
 const std::vector<Preset>& all_presets() {
   static const std::vector<Preset> all{
-      penstock_preset(),           resident_preset(),      megatrain_preset(),
-      megatrain_released_preset(), zero2_offload_preset(), zero3_offload_preset(),
-      fsdp2_offload_preset(),      slideformer_preset(),   ml_dataflow_preset(),
+      penstock_preset(),      resident_preset(),      megatrain_preset(),     megatrain_released_preset(),
+      zero2_offload_preset(), zero3_offload_preset(), zero_infinity_preset(), fsdp2_offload_preset(),
+      slideformer_preset(),   ml_dataflow_preset(),
   };
   return all;
 }

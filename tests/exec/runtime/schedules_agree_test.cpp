@@ -43,6 +43,11 @@ const std::vector<Variant>& variants() {
       {"all weights resident", [](PolicyParameters& p) { p.resident_weights = -1; }},
       {"one optimizer thread", [](PolicyParameters& p) { p.optimizer_threads = 1; }},
       {"uploads from copies", [](PolicyParameters& p) { p.group = 1, p.upload_copies = true; }},
+      {"states and gradients on nvme, one slot",
+       [](PolicyParameters& p) { p.nvme_states = -1, p.nvme_slots = 1, p.gradients = TierKind::nvme; }},
+      {"one layer in hbm, two on nvme with their weights",
+       [](PolicyParameters& p) { p.group = 2, p.resident_states = 1, p.nvme_states = 2, p.nvme_weights = 2; }},
+      {"weights on nvme alone", [](PolicyParameters& p) { p.nvme_weights = -1; }},
       {"waits per buffer", [](PolicyParameters& p) { p.group = 1, p.host_waits = HostWaits::per_buffer; }},
   };
   return all;

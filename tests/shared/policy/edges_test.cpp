@@ -14,6 +14,7 @@ PolicyInput without_wishes(const Model& model, const std::string& preset) {
   PolicyInput in = small::input(model, preset);
   in.parameters.optimizer_time = OptimizerTime::next_forward;
   in.parameters.host_pass_bytes_per_parameter = 0;
+  in.parameters.nvme_slots = 2;
   if (in.parameters.host_waits == HostWaits::on_compute) in.parameters.host_waits = HostWaits::none;
   return in;
 }
@@ -62,8 +63,8 @@ TEST(Edges, NoneIsImpliedByTheOthers) {
 }
 
 TEST(Edges, SerialOptimizerEndsBeforeTheNextStepStarts) {
-  for (const char* preset :
-       {"megatrain", "megatrain-released", "zero2-offload", "zero3-offload", "fsdp2-offload", "resident"}) {
+  for (const char* preset : {"megatrain", "megatrain-released", "zero2-offload", "zero3-offload", "zero-infinity",
+                             "fsdp2-offload", "resident"}) {
     const Schedule schedule = make_schedule(small::input(small::llama(), preset));
     const UnrolledGraph graph(schedule, 2);
     for (const Op& update : schedule.ops) {

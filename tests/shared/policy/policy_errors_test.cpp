@@ -80,6 +80,43 @@ TEST(PolicyErrors, Contradictions) {
   expect_refused("activations = \"nvme\"", [](PolicyInput& in) { in.parameters.activations = TierKind::nvme; });
 }
 
+TEST(PolicyErrors, Nvme) {
+  const auto refused = [](const std::string& words, const std::function<void(PolicyParameters&)>& change) {
+    expect_refused(words, [&](PolicyInput& in) {
+      in.parameters.nvme_states = 3;
+      change(in.parameters);
+    });
+  };
+  refused("nvme_states = 0; set it, or gradients = \"dram\"", [](PolicyParameters& p) {
+    p.nvme_states = 0;
+    p.gradients = TierKind::nvme;
+  });
+  refused("sum_on_host", [](PolicyParameters& p) {
+    p.gradients = TierKind::nvme;
+    p.numerics.sum_on_host = true;
+  });
+  refused("none waits", [](PolicyParameters& p) {
+    p.gradients = TierKind::nvme;
+    p.numerics.clip = false;
+    p.optimizer_time = OptimizerTime::backward;
+  });
+  refused("optimizer_place = \"gpu\" contradicts",
+          [](PolicyParameters& p) { p.optimizer_place = OptimizerPlace::gpu; });
+  refused("resident_states = 3 (first layers, in HBM) and nvme_states = 3 (last layers) overlap: there are 5",
+          [](PolicyParameters& p) { p.resident_states = 3; });
+  refused("overlap", [](PolicyParameters& p) { p.resident_states = -1; });
+  refused("nvme_weights = -1 (last layers) overlap", [](PolicyParameters& p) {
+    p.resident_states = 1;
+    p.nvme_weights = -1;
+  });
+  refused("upload_copies", [](PolicyParameters& p) {
+    p.nvme_weights = 1;
+    p.upload_copies = true;
+  });
+  refused("nvme_slots = 0", [](PolicyParameters& p) { p.nvme_slots = 0; });
+  refused("nvme_states = 6 is out of range (-1 to 5)", [](PolicyParameters& p) { p.nvme_states = 6; });
+}
+
 TEST(PolicyErrors, Ranges) {
   expect_refused("weight_buffers = 0", [](PolicyInput& in) { in.parameters.weight_buffers = 0; });
   expect_refused("resident_weights = 6", [](PolicyInput& in) { in.parameters.resident_weights = 6; });

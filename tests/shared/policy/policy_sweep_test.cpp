@@ -185,6 +185,14 @@ PolicyInput random_input(std::mt19937_64& random) {
   n.clip = pick(0, 1) == 0;
   n.chunking.mlp_tokens = pick(0, 1) * 24;
   n.chunking.loss_tokens = pick(0, 1) * 16;
+  if (pick(0, 1) == 0) return in;
+  // What of NVMe contradicts the least.
+  p.optimizer_place = OptimizerPlace::host;
+  p.resident_states = pick(0, 2);
+  p.nvme_states = p.resident_states > 0 ? pick(0, 3) : pick(-1, 5);
+  p.nvme_weights = p.resident_states > 0 || p.upload_copies ? 0 : pick(-1, 5);
+  p.nvme_slots = pick(1, 3);
+  if (p.nvme_states != 0 && !n.sum_on_host && pick(0, 1) == 0) p.gradients = TierKind::nvme;
   return in;
 }
 
@@ -196,17 +204,19 @@ std::size_t implied_edges(const Schedule& schedule) {
 
 TEST(PolicySweep, RandomPoints) {
   std::mt19937_64 random(20261129);
-  int proved = 0;
+  int proved = 0, with_nvme = 0;
   for (int i = 0; i < 3000; ++i) {
     const PolicyInput in = random_input(random);
     try {
       if (faults(in) > 0) return;
+      with_nvme += in.parameters.nvme_states != 0 || in.parameters.nvme_weights != 0;
       if (++proved % 20 > 0) continue;
       EXPECT_EQ(implied_edges(make_schedule(in)), 0u) << describe(in);
     } catch (const InputError&) {
     }
   }
   EXPECT_GT(proved, 500);
+  EXPECT_GT(with_nvme, 200);
 }
 
 }  // namespace

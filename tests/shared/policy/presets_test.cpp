@@ -3,6 +3,8 @@
 // where a figure is per micro-batch. So embedding, head, rings, and what slots still hold cancel out.
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "shared/model/kernels.h"
 #include "tests/shared/policy/small_models.h"
 
@@ -15,12 +17,16 @@ constexpr double kQkv = 64 * 128, kProjection = 64 * 64, kGateUp = 64 * 256, kDo
 constexpr double kN = kQkv + kProjection + kGateUp + kDown;
 constexpr double kAttention = 4096;
 
+// B/param unless said.
 struct Figures {
-  double activations = 0, host = 0;  // B/param of DRAM: what grows with the micro-batches, and the rest
+  double activations = 0, host = 0;  // DRAM: what grows with the micro-batches, and the rest
+  double nvme = 0;
   double loads = 0, step_loads = 0;  // of a layer's weights to the GPU: per micro-batch, and besides once per step
-  double up = 0, step_up = 0;        // B/param of weights, gradients and states over the link
+  double up = 0, step_up = 0;        // weights, gradients and states over the link
   double down = 0, step_down = 0;
-  double passes = 0;  // B/param of DRAM traffic per step, besides sums, norm and AdamW
+  double read = 0, step_read = 0;  // NVMe
+  double write = 0, step_write = 0;
+  double passes = 0;  // DRAM traffic per step, besides sums, norm and AdamW
   double flops = 0;   // executed per token
 };
 
@@ -56,6 +62,7 @@ Figures totals(const std::string& preset, int decoders, int micro_batches) {
   };
   Figures sum;
   sum.host = static_cast<double>(arena_bytes(in).dram);
+  sum.nvme = static_cast<double>(arena_bytes(in).nvme);
   for (const Op& op : schedule.ops) {
     if (const auto* pass = std::get_if<HostPassWork>(&op.work)) sum.passes += static_cast<double>(pass->traffic_bytes);
     if (const auto* bound = std::get_if<TemplateWork>(&op.work)) {
@@ -69,6 +76,8 @@ Figures totals(const std::string& preset, int decoders, int micro_batches) {
     const double bytes = static_cast<double>(op.reads[0].bytes);
     if (to == TierKind::hbm) sum.up += bytes;
     if (from == TierKind::hbm) sum.down += bytes;
+    if (from == TierKind::nvme) sum.read += bytes;
+    if (to == TierKind::nvme) sum.write += bytes;
     if (from == to) sum.passes += 2 * bytes;
     if (to == TierKind::hbm && op.reads[0].value.tensor == TensorKind::weights && op.phase != Phase::optimizer)
       sum.loads += 1;
@@ -94,6 +103,9 @@ Figures figures(const std::string& preset) {
   split(&Figures::up, &Figures::up, &Figures::step_up, parameters);
   split(&Figures::down, &Figures::down, &Figures::step_down, parameters);
   split(&Figures::host, &Figures::activations, &Figures::host, parameters);
+  split(&Figures::read, &Figures::read, &Figures::step_read, parameters);
+  split(&Figures::write, &Figures::write, &Figures::step_write, parameters);
+  found.nvme = (many.nvme - few.nvme) / parameters;
   found.passes = (many.passes - few.passes) / parameters;
   found.flops = (many.flops - few.flops) / (kLayers * kMicroBatches * kTokens);
   return found;
@@ -103,6 +115,11 @@ void expect_figures(const std::string& preset, const Figures& known) {
   SCOPED_TRACE(preset);
   const Figures found = figures(preset);
   EXPECT_DOUBLE_EQ(found.host, known.host);
+  EXPECT_DOUBLE_EQ(found.nvme, known.nvme);
+  EXPECT_DOUBLE_EQ(found.read, known.read);
+  EXPECT_DOUBLE_EQ(found.step_read, known.step_read);
+  EXPECT_DOUBLE_EQ(found.write, known.write);
+  EXPECT_DOUBLE_EQ(found.step_write, known.step_write);
   EXPECT_DOUBLE_EQ(found.loads, known.loads);
   EXPECT_DOUBLE_EQ(found.step_loads, known.step_loads);
   EXPECT_DOUBLE_EQ(found.up, known.up);
@@ -157,6 +174,39 @@ TEST(PresetFigures, Zero3Offload) {
                                    .step_down = 4,
                                    .passes = 16,
                                    .flops = kRecomputed});
+}
+
+// As ZeRO-3 over the link. On NVMe bf16 weights 2, master 4, moments 8, fp32 gradient 4; in DRAM the bf16 sums alone.
+// Weights are read 2 for forward and 2 for backward; the optimizer reads 16 and writes 12, and the bf16 weights' 2; the
+// gradient's 4 were written in backward: 16 for states and gradients.
+TEST(PresetFigures, ZeroInfinity) {
+  expect_figures("zero-infinity", {.host = 2,
+                                   .nvme = 18,
+                                   .loads = 2,
+                                   .up = 4 + 2,
+                                   .step_up = -2,
+                                   .down = 2,
+                                   .step_down = 4,
+                                   .read = 2 + 2,
+                                   .step_read = 16,
+                                   .step_write = 16 + 2,
+                                   .passes = 16,
+                                   .flops = kRecomputed});
+}
+
+// Its pinned buffers. Weights: the system's 5 x 1e8 elements; here two decoder layers, and embedding or head.
+// Optimizer: 4 x 4 B for each element of a sub-group; here of the largest layer (256 x 64 elements of a table and, in
+// the head, 64 of its norm, against 36 992), with the 2 B of the weights that it writes.
+TEST(PresetFigures, ZeroInfinityReadsThroughFewBuffers) {
+  const PolicyInput in = input_of("zero-infinity", 5, 4);
+  std::map<std::string, std::int64_t> buffers;
+  for (const Buffer& buffer : make_schedule(in).buffers) buffers[buffer.name] = buffer.bytes;
+  EXPECT_EQ(buffers.at("weights from nvme 0"), 2 * 36'992);
+  EXPECT_EQ(buffers.at("weights from nvme 1"), 2 * 36'992);
+  EXPECT_EQ(buffers.at("weights from nvme edge"), 2 * (256 * 64 + 64));
+  EXPECT_EQ(buffers.at("states from nvme 0"), (16 + 2) * 36'992);
+  EXPECT_FALSE(buffers.contains("weights from nvme 2"));
+  EXPECT_FALSE(buffers.contains("states from nvme 1"));
 }
 
 // The system holds fp32 parameters, gradients and moments, 16, and casts after the upload of 4 + 4. Here a bf16 copy, 2

@@ -49,6 +49,7 @@ inline PolicyInput input(const Model& model, const std::string& preset) {
   in.micro_batch = 2;
   in.hbm_bytes = std::int64_t{1} << 40;
   in.dram_bytes = std::int64_t{1} << 40;
+  in.nvme_bytes = std::int64_t{1} << 40;
   in.library_bytes = 0;
   in.host_threads = 4;
   in.parameters = preset_parameters(preset);

@@ -107,10 +107,11 @@ TEST_F(ScenarioFile, ReadsModelMachineWorkloadAndText) {
 }
 
 TEST_F(ScenarioFile, MachineFiguresCanBeOverridden) {
-  const Scenario scenario =
-      read(replaced(kScenario, "[workload]", "hbm = \"16 GB\"\ndram = \"64 GiB\"\ncores = 8\n[workload]"));
+  const Scenario scenario = read(
+      replaced(kScenario, "[workload]", "hbm = \"16 GB\"\ndram = \"64 GiB\"\nnvme = \"2 TB\"\ncores = 8\n[workload]"));
   EXPECT_EQ(scenario.machine.gpu.hbm_bytes, 16'000'000'000);
   EXPECT_EQ(scenario.machine.dram_bytes, 64LL << 30);
+  EXPECT_EQ(scenario.policy_input().nvme_bytes, 2'000'000'000'000);
   EXPECT_EQ(scenario.machine.cpu.cores, 8);
 }
 
@@ -144,6 +145,9 @@ burst = "4 MiB"
 copy_lanes = "shared"
 resident_weights = 1
 resident_states = 2
+nvme_states = "all"
+nvme_weights = 3
+nvme_slots = 4
 keep = "input_attention"
 checkpoint_every = 4
 activations = "dram"
@@ -176,6 +180,9 @@ host_waits = "per_buffer"
   EXPECT_EQ(p.copy_lanes, CopyLanes::shared);
   EXPECT_EQ(p.resident_weights, 1);
   EXPECT_EQ(p.resident_states, 2);
+  EXPECT_EQ(p.nvme_states, -1);
+  EXPECT_EQ(p.nvme_weights, 3);
+  EXPECT_EQ(p.nvme_slots, 4);
   EXPECT_EQ(p.keep, Keep::input_attention);
   EXPECT_EQ(p.checkpoint_every, 4);
   EXPECT_EQ(p.activations, TierKind::dram);

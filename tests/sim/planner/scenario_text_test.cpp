@@ -21,6 +21,9 @@ Candidate unusual() {
   p.copy_lanes = CopyLanes::shared;
   p.resident_weights = 7;
   p.resident_states = 2;
+  p.nvme_states = 4;
+  p.nvme_weights = -1;
+  p.nvme_slots = 3;
   p.keep = Keep::input_attention;
   p.checkpoint_every = 2;
   p.activations = TierKind::dram;

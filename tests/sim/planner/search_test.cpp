@@ -47,19 +47,28 @@ SearchOptions exact() {
 double step_of(const Scenario& scenario, const Candidate& candidate) {
   PolicyInput input = scenario.policy_input();
   apply(candidate, scenario, input);
-  const ArenaBytes arenas = arena_bytes(input);
-  if (arenas.hbm > input.hbm_bytes || arenas.dram > input.dram_bytes) return std::numeric_limits<double>::infinity();
+  if (!fits(arena_bytes(input), input)) return std::numeric_limits<double>::infinity();
   return simulate(make_schedule(input), scenario.machine, {64, false, false}).step_seconds;
 }
 
-/// Every shape with every number of resident states; nothing pruned, nothing shared with the search but the shapes.
+/// Every shape with every number of states in HBM and, where there is a drive, on NVMe; nothing pruned, nothing shared
+/// with the search but the shapes.
 double brute_force(const Scenario& scenario, const SearchSpace& space) {
   double best = std::numeric_limits<double>::infinity();
-  for (Candidate candidate : shapes(space, scenario))
+  for (const Candidate& shape : shapes(space, scenario))
     for (int states = -1; states <= 5; ++states) {
-      candidate.parameters.resident_states = states;
-      candidate.parameters.resident_weights = states < 0 ? -1 : 0;
-      best = std::min(best, step_of(scenario, candidate));
+      const bool may_spill =
+          scenario.machine.nvme.bytes > 0 && states >= 0 && shape.parameters.optimizer_place == OptimizerPlace::host;
+      for (int on_nvme = 0; on_nvme <= (may_spill ? 5 - states : 0); ++on_nvme) {
+        Candidate candidate = shape;
+        candidate.parameters.resident_states = states;
+        candidate.parameters.resident_weights = states < 0 ? -1 : 0;
+        candidate.parameters.nvme_states = on_nvme;
+        best = std::min(best, step_of(scenario, candidate));
+        if (on_nvme == 0 || shape.parameters.gradients != TierKind::dram) continue;
+        candidate.parameters.gradients = TierKind::nvme;
+        best = std::min(best, step_of(scenario, candidate));
+      }
     }
   return best;
 }
@@ -74,6 +83,11 @@ class SearchTest : public testing::TestWithParam<int> {
       case 2: machine.dram_bytes = 2'500'000; break;                  // some states must leave it
       case 3: machine.link.h2d.bytes_per_second = 3e6; break;
       case 4: machine.cpu.dram_bytes_per_second = 10e6; break;
+      case 5:  // some states must leave both
+        machine.dram_bytes = 2'200'000;
+        machine.gpu.hbm_bytes = (64 << 20) + 1'300'000;
+        machine.nvme = {1 << 24, 15e6, 12e6, 1e-6};
+        break;
       default: break;
     }
     return result;
@@ -131,7 +145,36 @@ TEST_P(SearchTest, ThePlanIsProvedAndNoPresetIsFaster) {
     EXPECT_LE(result.best.front().step_seconds, preset.step_seconds) << preset.origin;
 }
 
-INSTANTIATE_TEST_SUITE_P(Machines, SearchTest, testing::Range(0, 5));
+INSTANTIATE_TEST_SUITE_P(Machines, SearchTest, testing::Range(0, 6));
+
+TEST(Search, GoesToNvmeWhereTheOtherTiersAreTooSmall) {
+  Scenario scenario = test::small_scenario(small::llama());
+  scenario.machine.dram_bytes = 2'200'000;
+  scenario.machine.gpu.hbm_bytes = (64 << 20) + 1'300'000;
+  SearchOptions options;
+  options.front = false;
+  EXPECT_TRUE(search(scenario, default_space(scenario), options).best.empty());
+  scenario.machine.nvme = {1 << 24, 15e6, 12e6, 1e-6};
+  const SearchResult result = search(scenario, default_space(scenario), options);
+  ASSERT_FALSE(result.best.empty());
+  EXPECT_GT(result.best.front().candidate.parameters.nvme_states, 0);
+  EXPECT_GT(result.best.front().arenas.nvme, 0);
+  scenario.machine.nvme.bytes = 1 << 10;
+  EXPECT_TRUE(search(scenario, default_space(scenario), options).best.empty());
+}
+
+TEST(Search, SparesTheDriveWhereItIsNotNeeded) {
+  Scenario scenario = test::small_scenario(small::llama());
+  scenario.machine.dram_bytes = 2'500'000;
+  SearchOptions options;
+  options.front = false;
+  const SearchResult without = search(scenario, default_space(scenario), options);
+  ASSERT_FALSE(without.best.empty());
+  scenario.machine.nvme = {1 << 24, 1e12, 1e12, 0};  // however fast it is
+  const SearchResult with = search(scenario, default_space(scenario), options);
+  EXPECT_EQ(with.best.front().step_seconds, without.best.front().step_seconds);
+  EXPECT_EQ(with.best.front().arenas.nvme, 0);
+}
 
 TEST(Search, FrontsTradeMemoryForTime) {
   const Scenario scenario = test::small_scenario(small::llama());

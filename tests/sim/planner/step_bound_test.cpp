@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <random>
 
 #include "shared/error.h"
@@ -26,27 +27,33 @@ PolicyParameters any_parameters(std::mt19937& random) {
   p.weight_buffers = any_of(random, {1, 2, 3, 6});
   p.resident_weights = any_of(random, {-1, 0, 0, 2, 5});
   p.resident_states = any_of(random, {-1, 0, 0, 1, 3});
+  p.nvme_states = any_of(random, {0, 0, -1, 1, 2});
+  p.nvme_weights = any_of(random, {p.nvme_states, 0});
+  p.nvme_slots = any_of(random, {1, 2, 3});
   p.keep = any_of(random, {Keep::input, Keep::input_attention, Keep::everything});
   p.checkpoint_every = any_of(random, {1, 1, 2, 3});
   p.activations = any_of(random, {TierKind::hbm, TierKind::dram});
-  p.gradients = any_of(random, {TierKind::hbm, TierKind::dram});
+  p.gradients = any_of(random, {TierKind::hbm, TierKind::dram, p.nvme_states != 0 ? TierKind::nvme : TierKind::dram});
   p.gradient_sums = any_of(random, {TierKind::hbm, TierKind::dram});
   p.optimizer_place = any_of(random, {OptimizerPlace::host, OptimizerPlace::gpu});
+  if (p.nvme_states != 0) p.optimizer_place = OptimizerPlace::host;
   p.optimizer_time = any_of(random, {OptimizerTime::end, OptimizerTime::next_forward});
   return p;
 }
 
 TEST(StepBound, NeverExceedsTheSimulatedStep) {
   std::mt19937 random(7);
-  int simulated = 0;
-  for (int i = 0; i < 600; ++i) {
+  int simulated = 0, with_nvme = 0;
+  for (int i = 0; i < 900; ++i) {
     Scenario scenario = test::small_scenario(i % 2 == 0 ? small::llama() : small::qwen2_tied());
     // One part at a time is the slow one, so that every term decides somewhere.
     Machine& machine = scenario.machine;
-    if (i % 5 == 1) machine.link.h2d.bytes_per_second = 2e6;
-    if (i % 5 == 2) machine.link.d2h.bytes_per_second = 2e6;
-    if (i % 5 == 3) machine.cpu.dram_bytes_per_second = 8e6;
-    if (i % 5 == 4) machine.gpu.matmul_flops_per_second = machine.gpu.matmul_burst_flops_per_second = 2e8;
+    machine.nvme = {1 << 24, 15e6, 12e6, 1e-6};
+    if (i % 6 == 1) machine.link.h2d.bytes_per_second = 2e6;
+    if (i % 6 == 2) machine.link.d2h.bytes_per_second = 2e6;
+    if (i % 6 == 3) machine.cpu.dram_bytes_per_second = 8e6;
+    if (i % 6 == 5) machine.nvme.read_bytes_per_second = machine.nvme.write_bytes_per_second = 1e6;
+    if (i % 6 == 4) machine.gpu.matmul_flops_per_second = machine.gpu.matmul_burst_flops_per_second = 2e8;
     scenario.micro_batch = any_of(random, {1, 2, 4, 8});
     scenario.policy = any_parameters(random);
     const PolicyInput input = scenario.policy_input();
@@ -60,8 +67,25 @@ TEST(StepBound, NeverExceedsTheSimulatedStep) {
     EXPECT_LE(bound.seconds(), step * (1 + 1e-9)) << scenario.policy.name << " " << bound.binding() << " case " << i;
     EXPECT_GT(bound.seconds(), 0.1 * step) << scenario.policy.name << " case " << i;
     ++simulated;
+    with_nvme += scenario.policy.nvme_states != 0 || scenario.policy.nvme_weights != 0;
   }
   EXPECT_GT(simulated, 200);
+  EXPECT_GT(with_nvme, 50);
+}
+
+TEST(StepBound, CountsWhatGoesThroughTheDrive) {
+  // Of two layers: low bits and moments, 10 B/param, and the gradient's 2, in and out. Their weights too: read in
+  // forward and, but for the two slots, not in backward; read and written by the update.
+  Scenario scenario = test::small_scenario(small::llama());
+  scenario.machine.nvme = {1 << 24, 15e6, 12e6, 1e-6};
+  scenario.policy.nvme_states = 2;
+  scenario.policy.gradients = TierKind::nvme;
+  const double elements = 2.0 * static_cast<double>(scenario.model.layers[1].state_elements);
+  EXPECT_DOUBLE_EQ(step_bound(scenario.policy_input(), scenario.machine).nvme_read, 12 * elements / 15e6);
+  EXPECT_DOUBLE_EQ(step_bound(scenario.policy_input(), scenario.machine).nvme_write, 12 * elements / 12e6);
+  scenario.policy.nvme_weights = 2;
+  EXPECT_DOUBLE_EQ(step_bound(scenario.policy_input(), scenario.machine).nvme_read, (12 + 2 + 2) * elements / 15e6);
+  EXPECT_DOUBLE_EQ(step_bound(scenario.policy_input(), scenario.machine).nvme_write, (12 + 2) * elements / 12e6);
 }
 
 TEST(StepBound, CountsTheWeightsThatCrossTheLink) {
@@ -96,14 +120,15 @@ TEST(ArenaBytes, AreThoseOfTheSchedule) {
     } catch (const InputError&) {
       continue;
     }
-    std::int64_t hbm = 0, dram = 0;
+    std::map<TierKind, std::int64_t> ends;
     const Schedule schedule = make_schedule(input);
     for (const Buffer& buffer : schedule.buffers) {
-      std::int64_t& end = schedule.tiers[static_cast<std::size_t>(buffer.tier)].kind == TierKind::hbm ? hbm : dram;
+      std::int64_t& end = ends[schedule.tiers[static_cast<std::size_t>(buffer.tier)].kind];
       end = std::max(end, buffer.offset_bytes + buffer.bytes);
     }
-    EXPECT_EQ(arenas.hbm, hbm);
-    EXPECT_EQ(arenas.dram, dram);
+    EXPECT_EQ(arenas.hbm, ends[TierKind::hbm]);
+    EXPECT_EQ(arenas.dram, ends[TierKind::dram]);
+    EXPECT_EQ(arenas.nvme, ends[TierKind::nvme]);
   }
 }
 
