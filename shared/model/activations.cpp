@@ -73,44 +73,7 @@ void add_saved(RegionBuilder& builder, const Model& model, Activation activation
     builder.add(activation, bytes);
 }
 
-}  // namespace
-
-const Field* Region::find(Activation activation) const {
-  for (const Field& field : fields)
-    if (field.activation == activation) return &field;
-  return nullptr;
-}
-
-std::int64_t boundary_bytes(const Model& model, BatchShape batch) {
-  return batch.tokens() * model.config.hidden * kBf16;
-}
-
-bool mlp_recomputed_in_backward(BatchShape batch, const LayoutOptions& options) {
-  return mlp_chunk(batch, options.chunking) < batch.tokens() && !is_kept(Activation::gate_up, options.keep);
-}
-
-Region kept_region(const Model& model, LayerKind kind, BatchShape batch, const LayoutOptions& options) {
-  RegionBuilder builder;
-  if (kind == LayerKind::decoder)
-    for (const Activation activation : kSaved)
-      if (is_kept(activation, options.keep)) add_saved(builder, model, activation, batch, batch.tokens());
-  return builder.take();
-}
-
-Region recomputed_region(const Model& model, LayerKind kind, BatchShape batch, const LayoutOptions& options) {
-  RegionBuilder builder;
-  if (kind == LayerKind::decoder)
-    for (const Activation activation : kSaved) {
-      if (is_kept(activation, options.keep)) continue;
-      if (activation == Activation::gate_up && mlp_recomputed_in_backward(batch, options)) continue;
-      add_saved(builder, model, activation, batch, batch.tokens());
-    }
-  return builder.take();
-}
-
-namespace {
-
-/// True for what forward makes before attention has run; the rest it makes afterwards.
+/// True for what forward has made once attention has run; middle and the MLP come later.
 bool is_made_by_attention(Activation activation) {
   return activation != Activation::middle && activation != Activation::gate_up;
 }
@@ -146,6 +109,39 @@ void add_decoder_fields(RegionBuilder& builder, const Model& model, Pass pass, B
 }
 
 }  // namespace
+
+const Field* Region::find(Activation activation) const {
+  for (const Field& field : fields)
+    if (field.activation == activation) return &field;
+  return nullptr;
+}
+
+std::int64_t boundary_bytes(const Model& model, BatchShape batch) {
+  return batch.tokens() * model.config.hidden * kBf16;
+}
+
+bool mlp_recomputed_in_backward(BatchShape batch, const LayoutOptions& options) {
+  return mlp_chunk(batch, options.chunking) < batch.tokens() && !is_kept(Activation::gate_up, options.keep);
+}
+
+Region kept_region(const Model& model, LayerKind kind, BatchShape batch, const LayoutOptions& options) {
+  RegionBuilder builder;
+  if (kind == LayerKind::decoder)
+    for (const Activation activation : kSaved)
+      if (is_kept(activation, options.keep)) add_saved(builder, model, activation, batch, batch.tokens());
+  return builder.take();
+}
+
+Region recomputed_region(const Model& model, LayerKind kind, BatchShape batch, const LayoutOptions& options) {
+  RegionBuilder builder;
+  if (kind == LayerKind::decoder)
+    for (const Activation activation : kSaved) {
+      if (is_kept(activation, options.keep)) continue;
+      if (activation == Activation::gate_up && mlp_recomputed_in_backward(batch, options)) continue;
+      add_saved(builder, model, activation, batch, batch.tokens());
+    }
+  return builder.take();
+}
 
 Region workspace_region(const Model& model, LayerKind kind, Pass pass, BatchShape batch, const LayoutOptions& options) {
   const ModelConfig& config = model.config;

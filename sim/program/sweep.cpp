@@ -177,9 +177,8 @@ std::string csv(const std::vector<Axis>& axes, const std::vector<Row>& rows) {
   std::string text;
   for (const Axis& axis : axes) text += fmt::format("{},", csv_cell(axis.key));
   text +=
-      "step_seconds,tokens_per_second,error_share,model_flops_per_second,compute_busy_share,binding,hbm_bytes,dram_"
-      "bytes,"
-      "remarks\n";
+      "step_seconds,tokens_per_second,error_share,model_flops_per_second,compute_busy_share,binding,hbm_bytes,"
+      "dram_bytes,remarks\n";
   for (const Row& row : rows) {
     const char* comma = "";
     for (const std::string& cell : cells(row, false)) {
