@@ -113,6 +113,7 @@ TEST(SchedulesAgree, SumsOnTheHost) {
     PolicyInput other = small::input(small::qwen2_tied(), preset.name);
     other.parameters.numerics = in.parameters.numerics;
     other.parameters.gradient_sums = TierKind::hbm;  // sums do not travel when they are made on the host
+    other.parameters.gradients = TierKind::dram;     // and wait where they are
     if (other.parameters.resident_weights == -1 || other.parameters.optimizer_time == OptimizerTime::backward) continue;
     EXPECT_EQ(run_bits(other, kSteps), reference) << preset.name;
   }
