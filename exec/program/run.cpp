@@ -81,6 +81,7 @@ class StopSignals {
 struct Setup {
   Scenario scenario;
   std::unique_ptr<Backend> backend;
+  std::string planned;  // what the planner chose, to be printed
   Schedule schedule;
   std::unique_ptr<TokenSource> tokens;
   std::unique_ptr<StateSource> states;
@@ -133,8 +134,13 @@ Setup prepare(const RunCommandOptions& options, StatusLine& status) {
   setup.tokens = open_tokens(scenario.run.data, scenario.path, shape, scenario.run.seed);
   choose_states(options, setup);
   setup.backend = open_backend(setup.scenario, options.backend, options.hbm_limit);
+  limit_hbm(setup.scenario, *setup.backend);
+  if (options.schedule.empty()) {
+    status.show("planning ...");
+    setup.planned = planned_line(setup.scenario, *setup.backend);
+  }
   status.show("writing and proving the schedule ...");
-  setup.schedule = proved_schedule(setup.scenario, options.schedule, *setup.backend);
+  setup.schedule = proved_schedule(setup.scenario, options.schedule);
   require_no_drive(setup.schedule, setup.backend->is_host());
   require_host_memory(setup.schedule, arena_bytes(setup.schedule), setup.backend->is_host(), read_memory_limits());
   status.clear();
@@ -161,6 +167,7 @@ void print_head(const Setup& setup) {
   fmt::print("{}: {} with {} parameters, policy {}, backend {}, schedule {}\n", setup.scenario.name,
              setup.scenario.model.config.name, format_count(setup.scenario.model.parameters), schedule.policy,
              setup.backend->name(), schedule_hash(schedule));
+  fmt::print("{}", setup.planned);
   fmt::print("step: {} sequences of {} tokens in {} micro-batches; data: {}\n", setup.scenario.sequences,
              setup.scenario.sequence_length, schedule.micro_batches, setup.tokens->describe());
   fmt::print("{}", memory_lines(schedule));

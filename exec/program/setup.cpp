@@ -9,12 +9,14 @@
 
 #include "exec/cuda/backend.h"
 #include "exec/host/backend.h"
+#include "exec/runtime/limits.h"
 #include "shared/error.h"
 #include "shared/ir/checker.h"
 #include "shared/ir/schedule_json.h"
 #include "shared/policy/parameters.h"
 #include "shared/toml_reader.h"
 #include "shared/units.h"
+#include "sim/planner/open_policy.h"
 
 namespace penstock::exec {
 namespace {
@@ -66,8 +68,28 @@ std::unique_ptr<Backend> open_backend(const Scenario& scenario, const std::strin
   return make_host_backend({scenario.run.link_h2d_bytes_per_second, scenario.run.link_d2h_bytes_per_second, limit});
 }
 
-Schedule proved_schedule(Scenario& scenario, const fs::path& file, const Backend& backend) {
+void limit_hbm(Scenario& scenario, const Backend& backend) {
   scenario.machine.gpu.hbm_bytes = std::min(scenario.machine.gpu.hbm_bytes, backend.arena_limit_bytes());
+}
+
+std::string planned_line(Scenario& scenario, const Backend& backend) {
+  Scenario within = scenario;  // the schedule keeps the machine's capacities
+  Machine& machine = within.machine;
+  machine.nvme.bytes = 0;  // the executor does no I/O
+  const std::int64_t usable = std::max<std::int64_t>(1, read_memory_limits().arena_bytes());
+  std::int64_t beside = 0;  // of the same memory
+  if (backend.is_host()) {
+    std::int64_t& hbm = machine.gpu.hbm_bytes;
+    hbm = beside = std::min(hbm, std::max(usable - machine.dram_bytes, usable / 2));
+  }
+  machine.dram_bytes = std::min(machine.dram_bytes, usable - beside);
+  const std::string plan = sim::choose_open_policy(within);
+  scenario.policy = within.policy;
+  scenario.fixed = within.fixed;
+  return plan.empty() ? plan : plan + "\n";
+}
+
+Schedule proved_schedule(const Scenario& scenario, const fs::path& file) {
   Schedule schedule = file.empty() ? make_schedule(scenario.policy_input()) : read_schedule(file);
   if (!file.empty()) {
     require_same_workload(schedule, scenario, file);

@@ -23,9 +23,16 @@ std::string choose_backend(const Scenario& scenario, const std::string& name);
 /// `name` as for choose_backend; `hbm_limit` as "24GiB", or empty. Throws InputError that says what is missing.
 std::unique_ptr<Backend> open_backend(const Scenario& scenario, const std::string& name, const std::string& hbm_limit);
 
-/// The scenario's schedule as its policy writes it for at most the backend's memory, or the one in `file`. Throws
-/// InputError if it does not pass the checker or is for another workload, DoesNotFit if a tier is too small.
-Schedule proved_schedule(Scenario& scenario, const std::filesystem::path& file, const Backend& backend);
+/// Leaves the scenario no more HBM than the backend has. REQUIRES: called before what follows.
+void limit_hbm(Scenario& scenario, const Backend& backend);
+
+/// choose_open_policy (sim/planner/open_policy.h) for at most what this process may still allocate. Returns what was
+/// planned as a line to be printed, empty if nothing was.
+std::string planned_line(Scenario& scenario, const Backend& backend);
+
+/// The scenario's schedule as its policy writes it, or the one in `file`. Throws InputError if it does not pass the
+/// checker or is for another workload, DoesNotFit if a tier is too small.
+Schedule proved_schedule(const Scenario& scenario, const std::filesystem::path& file);
 
 /// A line on standard error while something runs, only on a terminal; gone at the end of the scope.
 class StatusLine {

@@ -80,6 +80,8 @@ std::int64_t MemoryLimits::usable_bytes() const {
   return std::min(available_bytes, container);
 }
 
+std::int64_t MemoryLimits::arena_bytes() const { return usable_bytes() - kOverhead; }
+
 MemoryLimits read_memory_limits(const fs::path& root) {
   MemoryLimits limits;
   limits.physical_bytes = read_field(root / "proc/meminfo", "MemTotal:") * 1024;

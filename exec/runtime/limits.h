@@ -21,6 +21,8 @@ struct MemoryLimits {
 
   /// The most that this process can still allocate.
   std::int64_t usable_bytes() const;
+  /// Of it, what a run's arenas may have: less what the run needs besides.
+  std::int64_t arena_bytes() const;
 };
 
 /// `root` is "/" but in tests.

@@ -102,10 +102,14 @@ ArenaBytes arena_bytes(const PolicyInput& input);
 
 struct PresetInfo {
   std::string name;
-  std::string summary;  // one line for `list`
-  std::string source;   // whose behaviour, where it is described
+  std::string summary;   // one line for `list`
+  std::string source;    // whose behaviour, where it is described
+  bool planned = false;  // what a scenario leaves open is the planner's to choose; `parameters` are where it starts
 };
 const std::vector<PresetInfo>& presets();
+
+/// PresetInfo::planned of the preset of this name.
+bool is_planned(const std::string& name);
 
 /// Throws InputError with the list of names if there is no such preset.
 PolicyParameters preset_parameters(const std::string& name);

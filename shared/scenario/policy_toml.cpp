@@ -145,6 +145,15 @@ PolicyParameters read_policy(const TomlDocument& document) {
   return policy;
 }
 
+std::set<std::string> given_parameters(const TomlDocument& document) {
+  std::set<std::string> keys;
+  const auto table = document.tables.find("policy");
+  if (table == document.tables.end()) return keys;
+  for (const auto& [key, value] : table->second.values)
+    if (key != "name") keys.insert(key == "optimizer_time" ? "optimizer_when" : key);
+  return keys;
+}
+
 std::string policy_text(const PolicyParameters& policy) {
   std::string text = "[policy]\n";
   const auto line = [&](const char* key, const std::string& value) { text += fmt::format("{} = {}\n", key, value); };

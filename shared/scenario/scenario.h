@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -47,7 +48,8 @@ struct Scenario {
   std::int64_t sequence_length = 0;
   int sequences = 0;
   int micro_batch = 1;
-  PolicyParameters policy;  // preset with the overrides of [policy]
+  PolicyParameters policy;      // preset with the overrides of [policy]
+  std::set<std::string> fixed;  // the keys of those overrides: what no planner may change
   RunOptions run;
   std::optional<Published> published;
   std::string text;  // the file itself, for reports

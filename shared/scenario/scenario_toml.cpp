@@ -55,6 +55,7 @@ class ScenarioReader {
     read_machine();
     read_workload();
     scenario_.policy = read_policy(document_);
+    scenario_.fixed = given_parameters(document_);
     read_run();
     read_published();
     return std::move(scenario_);

@@ -31,6 +31,7 @@ class Evaluator {
   /// left out of the result.
   std::vector<Evaluated> evaluate(const std::vector<Evaluated>& candidates);
 
+  const Scenario& scenario() const { return scenario_; }
   bool exhausted() const;
   bool stopped() const;
   std::int64_t ops() const { return ops_; }

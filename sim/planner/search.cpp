@@ -102,7 +102,7 @@ class Residencies {
     candidate.parameters.nvme_weights = residency.nvme_weights;
     candidate.parameters.nvme_slots = residency.nvme_slots;
     if (residency.nvme_states != 0 && gradients_may_wait_on_nvme()) candidate.parameters.gradients = TierKind::nvme;
-    return candidate;
+    return with_fixed(std::move(candidate), evaluator_.scenario());
   }
   bool gradients_may_wait_on_nvme() const {
     const PolicyParameters& p = shape_.parameters;
@@ -117,7 +117,12 @@ class Residencies {
       consider_short(residency, need);
       return false;
     }
-    result_.fitting.push_back({with(residency), 0, 0, need, "search"});
+    const Candidate candidate = with(residency);
+    const auto same = [&](const Evaluated& other) {
+      return !(other.candidate < candidate) && !(candidate < other.candidate);
+    };
+    if (std::none_of(result_.fitting.begin(), result_.fitting.end(), same))
+      result_.fitting.push_back({candidate, 0, 0, need, "search"});
     return true;
   }
 
@@ -258,6 +263,10 @@ class Search {
       shapes_.push_back(all[i]);
       shape_bounds_.push_back(bounds[i]);
     }
+    if (shapes_.empty()) {  // what the scenario fixes contradicts itself: say how
+      PolicyInput input = scenario_.policy_input();
+      evaluator_.bound(all.front(), input);
+    }
   }
 
   double shape_bound(const Candidate& shape, PolicyInput& input) const {
@@ -276,7 +285,7 @@ class Search {
       const bool known = std::any_of(seeds.begin(), seeds.end(), [&](const Evaluated& seed) {
         return !(seed.candidate < candidate) && !(candidate < seed.candidate);
       });
-      if (need && !known && fits(*need, tiers_))
+      if (need && !known && fits(*need, tiers_) && keeps_fixed(candidate, scenario_))
         seeds.push_back({candidate, 0, evaluator_.bound(candidate, input), *need, origin});
     };
     add({scenario_.micro_batch, scenario_.policy}, "the scenario's policy");

@@ -1,6 +1,7 @@
 #include "sim/planner/search_space.h"
 
 #include <algorithm>
+#include <set>
 #include <tuple>
 
 #include "shared/model/library_workspace.h"
@@ -81,6 +82,58 @@ auto key(const Candidate& candidate) {
                     n.chunking.loss_tokens};
 }
 
+/// A key of [policy], or the micro-batch, and what it stands for.
+struct Choice {
+  const char* key;
+  void (*copy)(const Candidate& from, Candidate& to);
+};
+
+template <auto member>
+void copy_parameter(const Candidate& from, Candidate& to) {
+  to.parameters.*member = from.parameters.*member;
+}
+
+template <auto member>
+void copy_chunk(const Candidate& from, Candidate& to) {
+  to.parameters.numerics.chunking.*member = from.parameters.numerics.chunking.*member;
+}
+
+/// Everything but the numerics, which are the scenario's in every candidate.
+constexpr Choice kChoices[] = {
+    {"micro_batch", [](const Candidate& from, Candidate& to) { to.micro_batch = from.micro_batch; }},
+    {"group", copy_parameter<&PolicyParameters::group>},
+    {"first_group", copy_parameter<&PolicyParameters::first_group>},
+    {"weight_buffers", copy_parameter<&PolicyParameters::weight_buffers>},
+    {"burst",
+     [](const Candidate& from, Candidate& to) {
+       to.parameters.burst = from.parameters.burst;
+       to.parameters.burst_bytes = from.parameters.burst_bytes;
+     }},
+    {"copy_lanes", copy_parameter<&PolicyParameters::copy_lanes>},
+    {"resident_weights", copy_parameter<&PolicyParameters::resident_weights>},
+    {"resident_states", copy_parameter<&PolicyParameters::resident_states>},
+    {"nvme_states", copy_parameter<&PolicyParameters::nvme_states>},
+    {"nvme_weights", copy_parameter<&PolicyParameters::nvme_weights>},
+    {"nvme_slots", copy_parameter<&PolicyParameters::nvme_slots>},
+    {"keep", copy_parameter<&PolicyParameters::keep>},
+    {"checkpoint_every", copy_parameter<&PolicyParameters::checkpoint_every>},
+    {"activations", copy_parameter<&PolicyParameters::activations>},
+    {"activation_slots", copy_parameter<&PolicyParameters::activation_slots>},
+    {"gradients", copy_parameter<&PolicyParameters::gradients>},
+    {"gradient_sums", copy_parameter<&PolicyParameters::gradient_sums>},
+    {"gradient_slots", copy_parameter<&PolicyParameters::gradient_slots>},
+    {"mlp_chunk_tokens", copy_chunk<&Chunking::mlp_tokens>},
+    {"loss_chunk_tokens", copy_chunk<&Chunking::loss_tokens>},
+    {"optimizer_place", copy_parameter<&PolicyParameters::optimizer_place>},
+    {"optimizer_when", copy_parameter<&PolicyParameters::optimizer_time>},
+    {"optimizer_threads", copy_parameter<&PolicyParameters::optimizer_threads>},
+    {"recompute_loads", copy_parameter<&PolicyParameters::recompute_loads>},
+    {"forward_twice", copy_parameter<&PolicyParameters::forward_twice>},
+    {"host_pass_bytes_per_parameter", copy_parameter<&PolicyParameters::host_pass_bytes_per_parameter>},
+    {"upload_copies", copy_parameter<&PolicyParameters::upload_copies>},
+    {"host_waits", copy_parameter<&PolicyParameters::host_waits>},
+};
+
 class Neighbours {
  public:
   Neighbours(const Candidate& from, const Scenario& scenario) : from_(from), scenario_(scenario) {
@@ -104,6 +157,7 @@ class Neighbours {
     other_choices();
     other_groupings();
     other_micro_batches();
+    std::erase_if(result_, [&](const Candidate& next) { return !keeps_fixed(next, scenario_); });
     return std::move(result_);
   }
 
@@ -220,6 +274,14 @@ SearchSpace default_space(const Scenario& scenario) {
   return space;
 }
 
+SearchSpace quick_space(const Scenario& scenario) {
+  SearchSpace space = default_space(scenario);
+  space.micro_batches = {scenario.micro_batch};
+  space.chunkings = {scenario.policy.numerics.chunking};
+  space.weight_buffers = {2};
+  return space;
+}
+
 SearchSpace compact_space(const Scenario& scenario) {
   SearchSpace space = default_space(scenario);
   space.micro_batches = {scenario.micro_batch};
@@ -249,8 +311,26 @@ std::vector<Grouping> groupings(int micro_batches, int most_groups) {
   return result;
 }
 
+Candidate with_fixed(Candidate candidate, const Scenario& scenario) {
+  const Candidate fixed{scenario.micro_batch, scenario.policy};
+  for (const Choice& choice : kChoices)
+    if (scenario.fixed.contains(choice.key)) choice.copy(fixed, candidate);
+  return candidate;
+}
+
+bool keeps_fixed(const Candidate& candidate, const Scenario& scenario) {
+  return key(with_fixed(candidate, scenario)) == key(candidate);
+}
+
+std::set<std::string> choice_keys() {
+  std::set<std::string> keys;
+  for (const Choice& choice : kChoices) keys.insert(choice.key);
+  return keys;
+}
+
 std::vector<Candidate> shapes(const SearchSpace& space, const Scenario& scenario) {
   std::vector<Candidate> result;
+  std::set<Candidate> known;  // what is fixed makes some of them equal
   Candidate candidate;
   PolicyParameters& p = candidate.parameters;
   p.numerics = scenario.policy.numerics;
@@ -296,7 +376,10 @@ std::vector<Candidate> shapes(const SearchSpace& space, const Scenario& scenario
           for (const auto& [place, time] : space.optimizers) {
             p.optimizer_place = place;
             p.optimizer_time = time;
-            tiers([&] { result.push_back(candidate); });
+            tiers([&] {
+              const Candidate shape = with_fixed(candidate, scenario);
+              if (known.insert(shape).second) result.push_back(shape);
+            });
           }
         }
       }

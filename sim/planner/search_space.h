@@ -1,10 +1,14 @@
 // The planner's space: what it may choose, as lists. Numerics stay as the scenario has them, but for the micro-batch
 // and the token chunks, which change the order of additions and not the mathematics.
 //
+// What the scenario fixes (Scenario::fixed, by key; "micro_batch" may stand there too) is the same in every candidate.
+//
 // A *shape* is a candidate without residency: which layers' weights and states are in HBM and on NVMe is filled in by
 // what the tiers have left (Residency below), since HBM left over is storage too.
 #pragma once
 
+#include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -49,8 +53,20 @@ struct SearchSpace {
 /// What `search` looks through by default for this scenario.
 SearchSpace default_space(const Scenario& scenario);
 
+/// A space for an answer within seconds: the scenario's micro-batch and chunks, rings of one size.
+SearchSpace quick_space(const Scenario& scenario);
+
 /// The choices that need least memory: whether anything fits at all.
 SearchSpace compact_space(const Scenario& scenario);
+
+/// The candidate with what the scenario fixes as the scenario has it.
+Candidate with_fixed(Candidate candidate, const Scenario& scenario);
+
+/// Whether the candidate has everything that the scenario fixes.
+bool keeps_fixed(const Candidate& candidate, const Scenario& scenario);
+
+/// Everything that a scenario can fix.
+std::set<std::string> choice_keys();
 
 /// All shapes, in a fixed order. Combinations that contradict each other, and those that another one dominates for
 /// certain (slots of a ring that does not exist), are left out.

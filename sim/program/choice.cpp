@@ -13,6 +13,7 @@
 #include "shared/policy/parameters.h"
 #include "shared/toml_reader.h"
 #include "shared/units.h"
+#include "sim/planner/open_policy.h"
 #include "sim/program/commands.h"
 
 namespace penstock::sim {
@@ -52,6 +53,12 @@ Scenario load_scenario(const ScenarioChoice& choice) {
 
 TomlDocument load_scenario_document(const ScenarioChoice& choice) {
   return read_scenario_document(choice.scenario, all_overrides(choice));
+}
+
+std::string planned_line(Scenario& scenario) {
+  const StatusLine status("planning");
+  const std::string plan = choose_open_policy(scenario);
+  return plan.empty() ? plan : plan + "\n";
 }
 
 void require_sound(const Schedule& schedule, const std::string& place) {

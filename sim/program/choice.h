@@ -11,6 +11,10 @@
 
 namespace penstock::sim {
 
+/// choose_open_policy (sim/planner/open_policy.h), with a line on the terminal meanwhile. Returns what was planned as a
+/// line to be printed, empty if nothing was.
+std::string planned_line(Scenario& scenario);
+
 /// The scenario's schedule as its policy writes it, or the one in `file` if that is not empty: proved but for
 /// capacity. Throws InputError with the faults; also if the file's model, sequence length or batch is another one's.
 Schedule proved_schedule(const Scenario& scenario, const std::filesystem::path& file);

@@ -26,9 +26,12 @@ std::filesystem::path schedule_file(const CompareOptions& options) {
 }
 
 /// From its file, or else the scenario's own. compare_timelines verifies the hash.
-Schedule schedule_of(const CompareOptions& options, const Scenario& scenario) {
+Schedule schedule_of(const CompareOptions& options, Scenario scenario) {
   const std::filesystem::path file = schedule_file(options);
-  if (file.empty()) return make_schedule(scenario.policy_input());
+  if (file.empty()) {
+    planned_line(scenario);
+    return make_schedule(scenario.policy_input());
+  }
   if (options.schedule.empty() && !std::filesystem::exists(file))
     throw InputError(
         fmt::format("{} is not there: say which schedule both timelines ran, with --schedule FILE as `plan` "

@@ -13,7 +13,8 @@
 namespace penstock::sim {
 
 int fit(const FitOptions& options) {
-  const Scenario scenario = load_scenario(options.scenario);
+  Scenario scenario = load_scenario(options.scenario);
+  const std::string planned = planned_line(scenario);
   const Schedule schedule = proved_schedule(scenario, {});
   const std::vector<TierMemory> memory = memory_on(schedule, scenario);
   const std::string excess = excess_text(memory);
@@ -24,8 +25,8 @@ int fit(const FitOptions& options) {
                                            {"memory", memory_json(memory)}};
     fmt::print("{}", json_text(result));
   } else {
-    fmt::print("{}: {}, policy {}, on {}\n\n{}\n{}", scenario.name, schedule.model.name, schedule.policy,
-               scenario.machine.name, memory_text(memory), contents_text(memory));
+    fmt::print("{}: {}, policy {}, on {}\n{}\n{}\n{}", scenario.name, schedule.model.name, schedule.policy,
+               scenario.machine.name, planned, memory_text(memory), contents_text(memory));
     if (excess.empty()) fmt::print("\nIt fits.\n");
   }
   if (excess.empty()) return kExitDone;

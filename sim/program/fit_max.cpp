@@ -31,13 +31,22 @@ Most most_of(const Scenario& scenario, const std::string& name, const PolicyChoi
 
 std::vector<Most> all_of(const Scenario& scenario) {
   const StatusLine status("looking for the largest");
-  std::vector<Most> rows{most_of(scenario, "the planner", std::nullopt),
-                         most_of(scenario, "the scenario's policy", scenario.policy)};
+  std::vector<Most> rows;
+  if (!is_planned(scenario.policy.name)) rows.push_back(most_of(scenario, "the scenario's policy", scenario.policy));
   for (const PresetInfo& preset : presets()) {
     // Chunks decide how much a long context needs; a preset takes the scenario's.
     PolicyParameters parameters = preset_parameters(preset.name);
     parameters.numerics.chunking = scenario.policy.numerics.chunking;
-    rows.push_back(most_of(scenario, preset.name, parameters));
+    if (!preset.planned) {
+      rows.push_back(most_of(scenario, preset.name, parameters));
+      continue;
+    }
+    Scenario planned = scenario;
+    if (preset.name != scenario.policy.name) {
+      planned.policy = parameters;
+      planned.fixed.clear();
+    }
+    rows.push_back(most_of(planned, preset.name, std::nullopt));
   }
   return rows;
 }

@@ -15,7 +15,8 @@ namespace penstock::sim {
 
 int plan(const PlanOptions& options) {
   check_output_file(options.output, std::array{options.scenario.scenario, options.scenario.profile});
-  const Scenario scenario = load_scenario(options.scenario);
+  Scenario scenario = load_scenario(options.scenario);
+  const std::string planned = planned_line(scenario);
   const Schedule schedule = proved_schedule(scenario, {});
   const std::vector<TierMemory> memory = memory_on(schedule, scenario);
   const std::string excess = excess_text(memory);
@@ -44,6 +45,7 @@ int plan(const PlanOptions& options) {
     return kExitDone;
   }
   fmt::print("{}: {}, policy {}, for {}\n", scenario.name, schedule.model.name, schedule.policy, scenario.machine.name);
+  fmt::print("{}", planned);
   fmt::print("schedule {}: {} ops on {} lanes, {} edges, {} buffers; {} micro-batches, {} tokens per step\n", hash,
              schedule.ops.size(), schedule.lanes.size(), schedule.edges.size(), schedule.buffers.size(),
              schedule.micro_batches, schedule.tokens_per_step());

@@ -12,12 +12,12 @@
 #include "shared/model/kernels.h"
 #include "shared/units.h"
 #include "sim/cost/rates.h"
+#include "sim/planner/candidate_text.h"
 #include "sim/planner/catalogue.h"
 #include "sim/planner/search.h"
 #include "sim/program/choice.h"
 #include "sim/program/commands.h"
 #include "sim/program/memory_text.h"
-#include "sim/program/plan_text.h"
 #include "sim/simulate.h"
 #include "sim/validate/error_bar.h"
 

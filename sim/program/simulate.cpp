@@ -171,7 +171,8 @@ std::string write_files(const SimulateCommandOptions& options, const Schedule& s
 
 int simulate_command(const SimulateCommandOptions& options) {
   check_output_files(options);
-  const Scenario scenario = load_scenario(options.scenario);
+  Scenario scenario = load_scenario(options.scenario);
+  const std::string planned = options.schedule.empty() ? planned_line(scenario) : "";
   const Schedule schedule = proved_schedule(scenario, options.schedule);
   const std::vector<TierMemory> memory = memory_on(schedule, scenario);
   const std::string excess = excess_text(memory);
@@ -192,6 +193,7 @@ int simulate_command(const SimulateCommandOptions& options) {
   }
   fmt::print("{}: {}, policy {}, on {}; schedule {}\n", scenario.name, schedule.model.name, schedule.policy,
              scenario.machine.name, schedule_hash(schedule));
+  fmt::print("{}", planned);
   fmt::print("{}\n", calibration_note(scenario.machine));
   fmt::print("\n{}\n{}\n{}", step_text(schedule, prediction, step_error_share(scenario.machine)),
              stalls_and_lanes_text(schedule, prediction), memory_text(memory));

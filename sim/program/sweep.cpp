@@ -8,12 +8,13 @@
 
 #include "shared/error.h"
 #include "shared/units.h"
+#include "sim/planner/candidate_text.h"
+#include "sim/planner/open_policy.h"
 #include "sim/planner/parallel.h"
 #include "sim/planner/search.h"
 #include "sim/program/choice.h"
 #include "sim/program/commands.h"
 #include "sim/program/memory_text.h"
-#include "sim/program/plan_text.h"
 #include "sim/program/range_text.h"
 #include "sim/simulate.h"
 
@@ -122,6 +123,8 @@ void evaluate(const SweepOptions& options, const std::vector<Axis>& axes, Row& r
     scenario.micro_batch = result.best.front().candidate.micro_batch;
     scenario.policy = result.best.front().candidate.parameters;
     row.plan = candidate_text(result.best.front().candidate);
+  } else {
+    row.plan = choose_open_policy(scenario, 1);
   }
   predict(scenario, row);
 }

@@ -1,6 +1,6 @@
-// Ours, before a planner has chosen: layer-major, so that weights cross the link once per pass whatever the batch;
-// recompute from layer inputs; exact fp32 master in planes; the optimizer after the exact norm, hidden under the next
-// step's forward.
+// Ours: exact AdamW, clipped by the exact norm; everything else is the planner's to choose (sim/planner/open_policy.h).
+// The parameters here are where it starts, and the fixed policy of tests: layer-major, so that weights cross the link
+// once per pass whatever the batch; recompute from layer inputs; the optimizer hidden under the next step's forward.
 #include "shared/policy/presets/preset.h"
 
 namespace penstock {
@@ -15,8 +15,8 @@ Preset penstock_preset() {
   p.gradients = TierKind::dram;
   p.optimizer_place = OptimizerPlace::host;
   p.optimizer_time = OptimizerTime::next_forward;
-  return {{p.name, "layer-major, exact AdamW with clipping, optimizer under the next forward",
-           "Penstock, docs/policies.md"},
+  return {{p.name, "exact AdamW with clipping, scheduled by the planner for the machine", "Penstock, docs/planner.md",
+           true},
           p};
 }
 

@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "shared/error.h"
 #include "shared/policy/presets/preset.h"
 
@@ -24,6 +26,12 @@ const std::vector<PresetInfo>& presets() {
     return list;
   }();
   return infos;
+}
+
+bool is_planned(const std::string& name) {
+  const auto& infos = presets();
+  return std::any_of(infos.begin(), infos.end(),
+                     [&](const PresetInfo& info) { return info.planned && info.name == name; });
 }
 
 PolicyParameters preset_parameters(const std::string& name) {

@@ -89,6 +89,20 @@ TEST_F(ProgramTest, RunReportsEveryStepInJson) {
   EXPECT_TRUE(result.contains("steady"));  // 3 steps after warm-up: two periods
 }
 
+TEST_F(ProgramTest, RunPlansWithinWhatItMayUse) {
+  const Outcome outcome = run("run s.toml --steps 1");
+  EXPECT_NE(outcome.out.find("\nplanned: micro-batch 2, "), std::string::npos) << outcome.out;
+  // The planner takes all the room there is, or no more than it was given; the losses are the same.
+  const nlohmann::json roomy = json("run s.toml --json");
+  const nlohmann::json tight = json("run s.toml --json --hbm-limit 1MiB");
+  EXPECT_GT(roomy["memory"][0]["arena_bytes"].get<int>(), 1 << 20);
+  EXPECT_LE(tight["memory"][0]["arena_bytes"].get<int>(), 1 << 20);
+  EXPECT_EQ(tight["steps"], roomy["steps"]);
+  // Other presets are what they are.
+  const Outcome megatrain = run("run s.toml --steps 1 --set policy.name=megatrain");
+  EXPECT_EQ(megatrain.out.find("planned"), std::string::npos);
+}
+
 TEST_F(ProgramTest, ResumedStepsAreThoseOfOneRun) {
   const nlohmann::json whole = json("run s.toml --json");
   json("run s.toml --steps 2 --save c --json");
@@ -192,11 +206,12 @@ TEST_F(ProgramTest, DevicesAlwaysHasTheHost) {
 }
 
 TEST_F(ProgramTest, InterruptEndsAtAStepAndSaves) {
-  // timeout sends the signal after a second; the run would last for hours. It exits by itself, with what was done.
-  // timeout sends it to the program and to its group: two signals at once are one stop.
-  const std::string command = "cd '" + folder_.path().string() +
-                              "' && timeout -s INT 1 " PENSTOCK_EXEC_PROGRAM
-                              " run s.toml --set run.steps=100000000 --save c --json >out 2>err";
+  // timeout sends the signal after a second, when nothing is planned any more; the run would last for hours. It exits
+  // by itself, with what was done. timeout sends it to the program and to its group: two signals at once are one stop.
+  const std::string command =
+      "cd '" + folder_.path().string() +
+      "' && timeout -s INT 1 " PENSTOCK_EXEC_PROGRAM
+      " run s.toml --set policy.name=megatrain --set run.steps=100000000 --save c --json >out 2>err";
   std::system(command.c_str());
   const nlohmann::json result = nlohmann::json::parse(file_text(folder_.path() / "out"));
   EXPECT_TRUE(result["stopped"]);

@@ -9,6 +9,7 @@
 
 #include "shared/error.h"
 #include "shared/model/library_workspace.h"
+#include "shared/scenario/policy_toml.h"
 #include "tests/shared/error_text.h"
 #include "tests/shared/temporary_folder.h"
 
@@ -360,6 +361,17 @@ TEST_F(ScenarioFile, OverridesReplaceAndAdd) {
   EXPECT_EQ(scenario.run.learning_rate, 2e-3);
   EXPECT_EQ(scenario.machine.gpu.hbm_bytes, 12LL << 30);
   EXPECT_EQ(scenario.text, kScenario);
+}
+
+TEST_F(ScenarioFile, GivenParametersAreFixed) {
+  EXPECT_EQ(read(kScenario).fixed, std::set<std::string>{});
+  EXPECT_EQ(read(kScenario, {"policy.keep=everything", "policy.optimizer_time=end", "policy.name=megatrain"}).fixed,
+            (std::set<std::string>{"keep", "optimizer_when"}));
+  // A policy that is written out leaves nothing open but its name.
+  const Scenario whole = read(replaced(kScenario, "[policy]\nname = \"penstock\"\n", policy_text(PolicyParameters{})));
+  EXPECT_TRUE(whole.fixed.contains("group"));
+  EXPECT_TRUE(whole.fixed.contains("mlp_chunk_tokens"));
+  EXPECT_FALSE(whole.fixed.contains("name"));
 }
 
 TEST_F(ScenarioFile, TheLastOverrideOfAKeyWins) {

@@ -1,4 +1,4 @@
-#include "sim/program/plan_text.h"
+#include "sim/planner/candidate_text.h"
 
 #include <fmt/format.h>
 

@@ -1,0 +1,171 @@
+// What `policy.name = "penstock"` means: the planner fills in what is open, for this machine, and nothing else changes.
+#include "sim/planner/open_policy.h"
+
+#include <gtest/gtest.h>
+
+#include "shared/error.h"
+#include "shared/ir/checker.h"
+#include "shared/scenario/policy_toml.h"
+#include "sim/simulate.h"
+#include "tests/sim/planner/small_scenario.h"
+
+namespace penstock::sim {
+namespace {
+
+double step_seconds(const Scenario& scenario) {
+  return simulate(make_schedule(scenario.policy_input()), scenario.machine, {64, false, false}).step_seconds;
+}
+
+bool fits(const Scenario& scenario) {
+  const PolicyInput input = scenario.policy_input();
+  return penstock::fits(arena_bytes(input), input);
+}
+
+class OpenPolicyTest : public testing::TestWithParam<int> {
+ protected:
+  Scenario scenario() const {
+    Scenario result = test::small_scenario(GetParam() % 2 == 0 ? small::llama() : small::qwen2_tied());
+    Machine& machine = result.machine;
+    switch (GetParam()) {
+      case 1: machine.gpu.hbm_bytes = (64 << 20) + 1'300'000; break;  // little beside the streams
+      case 2: machine.dram_bytes = 2'500'000; break;                  // some states must leave it
+      case 3: machine.link.h2d.bytes_per_second = 3e6; break;
+      default: break;
+    }
+    return result;
+  }
+};
+
+TEST_P(OpenPolicyTest, FitsIsProvedAndNoSlowerThanTheStart) {
+  const Scenario before = scenario();
+  Scenario planned = before;
+  const std::string line = choose_open_policy(planned);
+  EXPECT_TRUE(line.starts_with("planned: micro-batch 2, ")) << line;
+  ASSERT_TRUE(fits(planned));
+  EXPECT_TRUE(check_schedule(make_schedule(planned.policy_input())).empty());
+  const double slowest = GetParam() == 0 ? 0.8 : 1.0;  // of the start; machine 0 has room to keep more
+  if (fits(before)) {
+    EXPECT_LE(step_seconds(planned), slowest * step_seconds(before));
+  }
+}
+
+TEST_P(OpenPolicyTest, NeverChangesABit) {
+  Scenario planned = scenario();
+  const Numerics numerics = planned.policy.numerics;
+  choose_open_policy(planned);
+  EXPECT_EQ(planned.micro_batch, 2);
+  EXPECT_EQ(planned.policy.name, "penstock");
+  EXPECT_EQ(planned.policy.numerics.chunking.mlp_tokens, numerics.chunking.mlp_tokens);
+  EXPECT_EQ(planned.policy.numerics.chunking.loss_tokens, numerics.chunking.loss_tokens);
+  EXPECT_EQ(planned.policy.numerics.states, StateFormat::planes);
+  EXPECT_TRUE(planned.policy.numerics.clip);
+}
+
+TEST_P(OpenPolicyTest, TheSameForAnyNumberOfThreads) {
+  std::vector<std::string> policies;
+  for (const int threads : {1, 2, 5}) {
+    Scenario planned = scenario();
+    choose_open_policy(planned, threads);
+    policies.push_back(policy_text(planned.policy));
+  }
+  EXPECT_EQ(policies[1], policies[0]);
+  EXPECT_EQ(policies[2], policies[0]);
+}
+
+INSTANTIATE_TEST_SUITE_P(Machines, OpenPolicyTest, testing::Range(0, 4));
+
+TEST(OpenPolicy, WhatTheScenarioGivesStays) {
+  Scenario planned = test::small_scenario(small::llama());
+  planned.policy.keep = Keep::input_attention;
+  planned.policy.group = 2;
+  planned.policy.resident_states = 1;
+  planned.policy.burst = BurstKind::tensor;
+  planned.fixed = {"keep", "group", "resident_states", "burst"};
+  EXPECT_NE(choose_open_policy(planned), "");
+  EXPECT_EQ(planned.policy.keep, Keep::input_attention);
+  EXPECT_EQ(planned.policy.group, 2);
+  EXPECT_EQ(planned.policy.resident_states, 1);
+  EXPECT_EQ(planned.policy.burst, BurstKind::tensor);
+  EXPECT_TRUE(fits(planned));
+}
+
+TEST(OpenPolicy, AWrittenPlanIsNotPlannedAgain) {
+  Scenario planned = test::small_scenario(small::llama());
+  choose_open_policy(planned);
+  const std::string policy = policy_text(planned.policy);
+  EXPECT_EQ(choose_open_policy(planned), "");
+  // As a scenario file or a recording has it.
+  Scenario read = planned;
+  read.fixed = given_parameters(parse_toml(policy, "plan.toml"));
+  read.machine.gpu.hbm_bytes = 1;  // a plan for this machine would differ
+  EXPECT_EQ(choose_open_policy(read), "");
+  EXPECT_EQ(policy_text(read.policy), policy);
+}
+
+TEST(OpenPolicy, OtherPresetsAreWhatTheyAre) {
+  for (const PresetInfo& preset : presets()) {
+    if (preset.planned) continue;
+    Scenario scenario = test::small_scenario(small::llama());
+    scenario.policy = preset_parameters(preset.name);
+    const std::string policy = policy_text(scenario.policy);
+    EXPECT_EQ(choose_open_policy(scenario), "") << preset.name;
+    EXPECT_EQ(policy_text(scenario.policy), policy);
+  }
+  EXPECT_TRUE(is_planned("penstock"));
+}
+
+TEST(OpenPolicy, SmallChunksOnlyWhereNothingElseFits) {
+  // One sequence of 4096 tokens: gate and up of the MLP alone are 4096 x 2 x 128 x 2 B = 2 MiB.
+  Scenario roomy = test::small_scenario(small::llama());
+  roomy.sequence_length = 4096;
+  roomy.sequences = roomy.micro_batch = 1;
+  roomy.machine.gpu.hbm_bytes = std::int64_t{1} << 30;
+  roomy.machine.dram_bytes = std::int64_t{1} << 30;
+  Scenario planned = roomy;
+  choose_open_policy(planned);
+  EXPECT_EQ(planned.policy.numerics.chunking.mlp_tokens, 0);
+  EXPECT_TRUE(fits(planned));
+
+  // The least that whole rows need, less one byte.
+  Scenario least = roomy;
+  least.policy.weight_buffers = least.policy.activation_slots = least.policy.gradient_slots = 1;
+  least.policy.activations = TierKind::dram;
+  least.policy.checkpoint_every = 2;
+  const std::int64_t whole = arena_bytes(least.policy_input()).hbm;
+  least.policy.numerics.chunking.mlp_tokens = 1024;
+  const std::int64_t chunked = arena_bytes(least.policy_input()).hbm;
+  ASSERT_LT(chunked, whole);
+  Scenario tight = roomy;
+  tight.machine.gpu.hbm_bytes = chunked;
+  Scenario planned_tight = tight;
+  EXPECT_TRUE(choose_open_policy(planned_tight).starts_with("planned: "));
+  EXPECT_GT(planned_tight.policy.numerics.chunking.mlp_tokens, 0);
+  EXPECT_TRUE(fits(planned_tight));
+  tight.fixed = {"mlp_chunk_tokens"};
+  EXPECT_TRUE(choose_open_policy(tight).starts_with("nothing fits; the closest: "));
+}
+
+TEST(OpenPolicy, WhereNothingFitsTheClosestIsTaken) {
+  Scenario scenario = test::small_scenario(small::llama());
+  scenario.machine.dram_bytes = 1 << 20;
+  scenario.machine.gpu.hbm_bytes = (64 << 20) + (1 << 18);
+  const std::string line = choose_open_policy(scenario);
+  EXPECT_TRUE(line.starts_with("nothing fits; the closest: ")) << line;
+  EXPECT_FALSE(fits(scenario));  // make_schedule and the checker say by how much
+}
+
+TEST(OpenPolicy, ContradictionsAreNamed) {
+  Scenario scenario = test::small_scenario(small::llama());
+  scenario.policy.group = 3;
+  scenario.fixed = {"group"};
+  try {
+    choose_open_policy(scenario);
+    FAIL() << "expected an InputError";
+  } catch (const InputError& error) {
+    EXPECT_NE(std::string(error.what()).find("groups of 3 micro-batches do not add up to the 4"), std::string::npos)
+        << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace penstock::sim
