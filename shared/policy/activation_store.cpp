@@ -10,22 +10,22 @@ ActivationStore::ActivationStore(Writer& writer) : writer_(writer), plan_(writer
   workspace_ = writer_.buffer("workspace", TierKind::hbm, plan_.workspace);
   make_checkpoints();
   make_ring_and_regions();
-  if (in_dram()) plan_uses();
+  plan_uses();
 }
 
 void ActivationStore::make_checkpoints() {
   const int group = plan_.largest_group;
-  const TierKind tier = plan_.parameters.activations;
   checkpoints_.resize(static_cast<std::size_t>(plan_.head));
   kept_.resize(static_cast<std::size_t>(plan_.head));
   for (int layer = 1; layer < plan_.head; ++layer)
     for (int position = 0; position < group; ++position) {
       const auto index = static_cast<std::size_t>(layer);
+      const TierKind tier = plan_.activations(layer);
       if (plan_.is_checkpoint(layer))
         checkpoints_[index].push_back(
             writer_.buffer(fmt::format("boundary {} @{}", layer, position), tier, plan_.boundary));
-      if (has_kept())
-        kept_[index].push_back(writer_.buffer(fmt::format("kept {} @{}", layer, position), tier, plan_.kept));
+      if (has_kept(layer))
+        kept_[index].push_back(writer_.buffer(fmt::format("kept {} @{}", layer, position), tier, plan_.kept(layer)));
     }
 }
 
@@ -35,16 +35,24 @@ void ActivationStore::make_ring_and_regions() {
   const auto hbm = [&](const std::string& name, std::int64_t bytes) {
     return writer_.buffer(name, TierKind::hbm, bytes);
   };
+  // The largest of the layers kept alike.
+  bool some_in_dram = false;
+  std::int64_t kept_in_dram = 0, recomputed = 0;
+  for (const auto& [layer, last] : plan_.kept_alike()) {
+    some_in_dram |= in_dram(layer);
+    if (in_dram(layer)) kept_in_dram = std::max(kept_in_dram, plan_.kept(layer));
+    recomputed = std::max(recomputed, plan_.recomputed(layer));
+  }
   // In DRAM mode a boundary stays in the ring while it leaves, so that more slots give the copy more time.
-  const int ring = group + (in_dram() ? std::max(1, p.activation_slots - 1) : 1);
+  const int ring = group + (some_in_dram ? std::max(1, p.activation_slots - 1) : 1);
   for (int i = 0; i < ring; ++i) current_.push_back(hbm(fmt::format("boundary ring {}", i), plan_.boundary));
   current_of_.assign(static_cast<std::size_t>(group), 0);
-  if (in_dram())
+  if (some_in_dram)
     for (int i = 0; i < p.activation_slots; ++i) {
       input_slots_.push_back(hbm(fmt::format("boundary slot {}", i), plan_.boundary));
-      if (has_kept()) kept_slots_.push_back(hbm(fmt::format("kept slot {}", i), plan_.kept));
+      if (kept_in_dram > 0) kept_slots_.push_back(hbm(fmt::format("kept slot {}", i), kept_in_dram));
     }
-  const int block = std::min(p.checkpoint_every, plan_.head - 1);
+  const int block = std::clamp(plan_.head - 1 - p.first_layers, 1, p.checkpoint_every);
   const auto grid = [&](const char* name, int rows, std::int64_t bytes) {
     std::vector<std::vector<Place>> places(static_cast<std::size_t>(rows));
     for (int row = 0; row < rows; ++row)
@@ -53,13 +61,13 @@ void ActivationStore::make_ring_and_regions() {
     return places;
   };
   block_inputs_ = grid("block boundary", block - 1, plan_.boundary);
-  if (!plan_.recomputes()) return;
+  if (recomputed == 0) return;
   if (p.forward_twice) {
     redo_output_ = hbm("recompute output", plan_.boundary);
   } else {
-    recomputed_ = grid("recomputed", p.recompute_loads > 0 ? block : block - 1, plan_.recomputed);
+    recomputed_ = grid("recomputed", p.recompute_loads > 0 ? block : block - 1, recomputed);
   }
-  if (p.forward_twice || p.recompute_loads == 0) redo_recomputed_ = hbm("recomputed", plan_.recomputed);
+  if (p.forward_twice || p.recompute_loads == 0) redo_recomputed_ = hbm("recomputed", recomputed);
 }
 
 void ActivationStore::plan_uses() {
@@ -67,7 +75,7 @@ void ActivationStore::plan_uses() {
     const Visit& visit = plan_.visits[static_cast<std::size_t>(index)];
     const bool reads = visit.kind == VisitKind::recompute || visit.kind == VisitKind::backward ||
                        visit.kind == VisitKind::redo_backward;
-    if (!reads || !(plan_.is_checkpoint(visit.layer) || has_kept())) continue;
+    if (!reads || !in_dram(visit.layer) || !(plan_.is_checkpoint(visit.layer) || has_kept(visit.layer))) continue;
     for (int position = 0; position < plan_.groups[static_cast<std::size_t>(visit.group)].count; ++position)
       uses_.push_back({index, visit.layer, position});
   }
@@ -83,14 +91,14 @@ Access ActivationStore::boundary(const Place& place, int layer, int position) co
 }
 
 Access ActivationStore::forward_input(int layer, int position) const {
-  if (!in_dram() && plan_.is_checkpoint(layer))
+  if (plan_.is_checkpoint(layer) && !in_dram(layer))
     return boundary(checkpoints_[static_cast<std::size_t>(layer)][static_cast<std::size_t>(position)], layer, position);
   return boundary(current_[static_cast<std::size_t>(current_of_[static_cast<std::size_t>(position)])], layer, position);
 }
 
 Access ActivationStore::forward_output(int layer, int position) {
   const int next = layer + 1;
-  if (!in_dram() && plan_.is_checkpoint(next))
+  if (plan_.is_checkpoint(next) && !in_dram(next))
     return boundary(checkpoints_[static_cast<std::size_t>(next)][static_cast<std::size_t>(position)], next, position);
   current_of_[static_cast<std::size_t>(position)] = next_current_;
   const Access output = boundary(current_[static_cast<std::size_t>(next_current_)], next, position);
@@ -99,23 +107,22 @@ Access ActivationStore::forward_output(int layer, int position) {
 }
 
 Access ActivationStore::forward_kept(int layer, int position) const {
-  const Place& place = in_dram() ? kept_slots_[static_cast<std::size_t>(next_kept_slot_)]
-                                 : kept_[static_cast<std::size_t>(layer)][static_cast<std::size_t>(position)];
-  return Writer::access(place, plan_.kept, {TensorKind::kept, layer, 0, micro_batch(position)});
+  const Place& place = in_dram(layer) ? kept_slots_[static_cast<std::size_t>(next_kept_slot_)]
+                                      : kept_[static_cast<std::size_t>(layer)][static_cast<std::size_t>(position)];
+  return Writer::access(place, plan_.kept(layer), {TensorKind::kept, layer, 0, micro_batch(position)});
 }
 
 void ActivationStore::evict(int layer, int position) {
-  if (!in_dram()) return;
   const auto row = static_cast<std::size_t>(position);
-  if (const int next = layer + 1; next < plan_.head && plan_.is_checkpoint(next)) {
+  if (const int next = layer + 1; next < plan_.head && plan_.is_checkpoint(next) && in_dram(next)) {
     const Access from = boundary(current_[static_cast<std::size_t>(current_of_[row])], next, position);
     writer_.copy(op_name("evict boundary", next, micro_batch(position)), false, Phase::forward, from,
                  boundary(checkpoints_[static_cast<std::size_t>(next)][row], next, position));
   }
-  if (layer < 1 || !has_kept()) return;
+  if (layer < 1 || !in_dram(layer) || !has_kept(layer)) return;
   const Access from = forward_kept(layer, position);
   writer_.copy(op_name("evict kept", layer, micro_batch(position)), false, Phase::forward, from,
-               Writer::access(kept_[static_cast<std::size_t>(layer)][row], plan_.kept, from.value));
+               Writer::access(kept_[static_cast<std::size_t>(layer)][row], plan_.kept(layer), from.value));
   next_kept_slot_ = (next_kept_slot_ + 1) % static_cast<int>(kept_slots_.size());
 }
 
@@ -137,41 +144,43 @@ void ActivationStore::write_fetch(std::size_t index) {
     writer_.copy(op_name("fetch boundary", use.layer, micro_batch(use.position)), true, Phase::backward,
                  boundary(checkpoints_[layer][row], use.layer, use.position),
                  boundary(input_slots_[slot], use.layer, use.position));
-  if (!has_kept()) return;
+  if (!has_kept(use.layer)) return;
   const Value value{TensorKind::kept, use.layer, 0, micro_batch(use.position)};
   writer_.copy(op_name("fetch kept", use.layer, micro_batch(use.position)), true, Phase::backward,
-               Writer::access(kept_[layer][row], plan_.kept, value),
-               Writer::access(kept_slots_[slot], plan_.kept, value));
+               Writer::access(kept_[layer][row], plan_.kept(use.layer), value),
+               Writer::access(kept_slots_[slot], plan_.kept(use.layer), value));
 }
 
 Access ActivationStore::backward_input(int layer, int position) const {
   const auto row = static_cast<std::size_t>(position);
   if (!plan_.is_checkpoint(layer))
-    return boundary(block_inputs_[static_cast<std::size_t>(block_index(layer) - 1)][row], layer, position);
-  return boundary(in_dram() ? input_slots_[slot_in_use()] : checkpoints_[static_cast<std::size_t>(layer)][row], layer,
-                  position);
+    return boundary(block_inputs_[static_cast<std::size_t>(plan_.block_index(layer) - 1)][row], layer, position);
+  return boundary(in_dram(layer) ? input_slots_[slot_in_use()] : checkpoints_[static_cast<std::size_t>(layer)][row],
+                  layer, position);
 }
 
 Access ActivationStore::kept(int layer, int position) const {
-  const Place& place = in_dram() ? kept_slots_[slot_in_use()]
-                                 : kept_[static_cast<std::size_t>(layer)][static_cast<std::size_t>(position)];
-  return Writer::access(place, plan_.kept, {TensorKind::kept, layer, 0, micro_batch(position)});
+  const Place& place = in_dram(layer) ? kept_slots_[slot_in_use()]
+                                      : kept_[static_cast<std::size_t>(layer)][static_cast<std::size_t>(position)];
+  return Writer::access(place, plan_.kept(layer), {TensorKind::kept, layer, 0, micro_batch(position)});
 }
 
 Access ActivationStore::recomputed(const Visit& visit, int position) const {
   const bool redo = visit.kind == VisitKind::redo_backward || plan_.parameters.forward_twice;
   const Place& place =
       redo ? redo_recomputed_
-           : recomputed_[static_cast<std::size_t>(block_index(visit.layer))][static_cast<std::size_t>(position)];
-  return Writer::access(place, plan_.recomputed, {TensorKind::recomputed, visit.layer, 0, micro_batch(position)});
+           : recomputed_[static_cast<std::size_t>(plan_.block_index(visit.layer))][static_cast<std::size_t>(position)];
+  return Writer::access(place, plan_.recomputed(visit.layer),
+                        {TensorKind::recomputed, visit.layer, 0, micro_batch(position)});
 }
 
 Access ActivationStore::recompute_output(const Visit& visit, int position) const {
   const int next = visit.layer + 1;
   const bool ends_block = next == plan_.head || plan_.is_checkpoint(next);
   if (ends_block || visit.kind == VisitKind::redo_backward) return boundary(redo_output_, next, position);
-  return boundary(block_inputs_[static_cast<std::size_t>(block_index(next) - 1)][static_cast<std::size_t>(position)],
-                  next, position);
+  return boundary(
+      block_inputs_[static_cast<std::size_t>(plan_.block_index(next) - 1)][static_cast<std::size_t>(position)], next,
+      position);
 }
 
 Access ActivationStore::boundary_gradient(int layer, int position) const {

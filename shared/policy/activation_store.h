@@ -1,6 +1,7 @@
 // Where activations and their gradients lie, and the copies that take kept ones to DRAM and bring them back.
 //
 // Buffers are made for one group of micro-batches and used again by the next. `position` counts within the group.
+// Each layer's checkpoint and kept region lie where Plan::activations says.
 //   checkpoint(l)   inputs that wait for backward: HBM, or DRAM
 //   current         a ring for boundaries on their way to the next layer, one longer than the group, so that each op
 //   writes
@@ -35,7 +36,7 @@ class ActivationStore {
   void fetch(int visit, int position);
   Access backward_input(int layer, int position) const;
   Access kept(int layer, int position) const;
-  bool has_kept() const { return plan_.kept > 0; }
+  bool has_kept(int layer) const { return plan_.kept(layer) > 0; }
   /// Of a recompute op: its recomputed region and the next layer's input.
   Access recomputed(const Visit& visit, int position) const;
   Access recompute_output(const Visit& visit, int position) const;
@@ -53,9 +54,8 @@ class ActivationStore {
   void make_ring_and_regions();
   void plan_uses();
   void write_fetch(std::size_t use);
-  bool in_dram() const { return plan_.parameters.activations == TierKind::dram; }
+  bool in_dram(int layer) const { return plan_.activations(layer) == TierKind::dram; }
   int micro_batch(int position) const { return group_.first + position; }
-  int block_index(int layer) const { return (layer - 1) % plan_.parameters.checkpoint_every; }
   Access boundary(const Place& place, int layer, int position) const;
   std::size_t slot_in_use() const { return (next_use_ - 1) % input_slots_.size(); }
 

@@ -136,12 +136,12 @@ class StepWriter {
     op.layer = layer;
     op.micro_batch = micro_batch;
     op.phase = phase;
-    op.work = TemplateWork{plan_.kind(layer), pass, plan_.parameters.keep};
+    op.work = TemplateWork{plan_.kind(layer), pass, plan_.keep(layer)};
     return op;
   }
 
   void add_template(Op op, Pass pass) {
-    const std::int64_t bytes = plan_.workspace_bytes(plan_.kind(op.layer), pass);
+    const std::int64_t bytes = plan_.workspace_bytes(op.layer, pass);
     if (bytes > 0) op.writes.push_back(activations_.workspace(bytes));
     writer_.add(std::move(op));
   }
@@ -152,7 +152,7 @@ class StepWriter {
     op.reads = weights_.reads(index);
     op.reads.push_back(layer == 0 ? tokens_ : activations_.forward_input(layer, position));
     op.writes.push_back(activations_.forward_output(layer, position));
-    if (layer > 0 && activations_.has_kept()) op.writes.push_back(activations_.forward_kept(layer, position));
+    if (layer > 0 && activations_.has_kept(layer)) op.writes.push_back(activations_.forward_kept(layer, position));
     add_template(std::move(op), Pass::forward);
     activations_.evict(layer, position);
   }
@@ -174,7 +174,7 @@ class StepWriter {
     Op op = template_op("recompute", Phase::backward, visit.layer, micro_batch, Pass::recompute);
     op.reads = weights_.reads(index);
     op.reads.push_back(activations_.backward_input(visit.layer, position));
-    if (activations_.has_kept()) op.reads.push_back(activations_.kept(visit.layer, position));
+    if (activations_.has_kept(visit.layer)) op.reads.push_back(activations_.kept(visit.layer, position));
     op.writes.push_back(activations_.recomputed(visit, position));
     if (visit.writes_output) op.writes.push_back(activations_.recompute_output(visit, position));
     add_template(std::move(op), Pass::recompute);
@@ -185,8 +185,8 @@ class StepWriter {
     Op op = template_op("backward", Phase::backward, visit.layer, micro_batch, Pass::backward);
     op.reads = weights_.reads(index);
     op.reads.push_back(activations_.backward_input(visit.layer, position));
-    if (activations_.has_kept()) op.reads.push_back(activations_.kept(visit.layer, position));
-    if (plan_.recomputes()) op.reads.push_back(activations_.recomputed(visit, position));
+    if (activations_.has_kept(visit.layer)) op.reads.push_back(activations_.kept(visit.layer, position));
+    if (plan_.recomputes(visit.layer)) op.reads.push_back(activations_.recomputed(visit, position));
     op.reads.push_back(activations_.boundary_gradient(visit.layer + 1, position));
     op.writes.push_back(activations_.boundary_gradient(visit.layer, position));
     gradients_.contribute(op, visit.layer, micro_batch);

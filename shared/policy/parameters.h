@@ -47,9 +47,13 @@ struct PolicyParameters {
   Keep keep = Keep::input;
   int checkpoint_every = 1;              // K: keep every K-th decoder input only, recompute by blocks
   TierKind activations = TierKind::hbm;  // where kept activations and inputs wait
-  int activation_slots = 2;              // HBM ring of kept activations when they wait elsewhere
-  TierKind gradients = TierKind::dram;   // where finished gradients wait for the norm; nvme: of layers whose states are
-                                         // there, the others' in dram
+  /// So many of the first decoder layers keep `first_keep` in `first_activations` instead, and the input of each.
+  int first_layers = 0;
+  Keep first_keep = Keep::input;
+  TierKind first_activations = TierKind::hbm;
+  int activation_slots = 2;             // HBM ring of kept activations when they wait elsewhere
+  TierKind gradients = TierKind::dram;  // where finished gradients wait for the norm; nvme: of layers whose states are
+                                        // there, the others' in dram
   TierKind gradient_sums =
       TierKind::hbm;       // where sums wait between groups; dram: they come back, grow and leave again (ZeRO-3)
   int gradient_slots = 2;  // HBM ring of gradient sums when one group covers the step

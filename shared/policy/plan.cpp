@@ -8,19 +8,31 @@ Plan::Plan(const PolicyInput& policy_input)
     : input(policy_input), parameters(policy_input.parameters), model(policy_input.model), head(model.head_index()) {
   batch = {input.micro_batch, input.sequence_length};
   micro_batches = input.sequences / input.micro_batch;
-  layout = {parameters.keep, parameters.numerics.chunking, input.library_bytes};
   boundary = boundary_bytes(model, batch);
-  kept = kept_region(model, LayerKind::decoder, batch, layout).bytes;
-  recomputed = recomputed_region(model, LayerKind::decoder, batch, layout).bytes;
+  for (const Range& range : kept_alike()) {
+    kept_[is_first(range.first)] = kept_region(model, LayerKind::decoder, batch, layout(range.first)).bytes;
+    recomputed_[is_first(range.first)] = recomputed_region(model, LayerKind::decoder, batch, layout(range.first)).bytes;
+  }
   optimizer_threads =
       parameters.optimizer_threads > 0 ? parameters.optimizer_threads : std::max(1, input.host_threads - 1);
   plan_groups();
   plan_visits();
   workspace = std::max(
-      {workspace_bytes(LayerKind::embedding, Pass::forward), workspace_bytes(LayerKind::decoder, Pass::forward),
-       workspace_bytes(LayerKind::head, Pass::loss), workspace_bytes(LayerKind::decoder, Pass::backward),
-       workspace_bytes(LayerKind::embedding, Pass::backward)});
-  if (recomputes()) workspace = std::max(workspace, workspace_bytes(LayerKind::decoder, Pass::recompute));
+      {workspace_bytes(0, Pass::forward), workspace_bytes(head, Pass::loss), workspace_bytes(0, Pass::backward)});
+  for (const auto& [layer, last] : kept_alike()) {
+    workspace = std::max({workspace, workspace_bytes(layer, Pass::forward), workspace_bytes(layer, Pass::backward)});
+    if (recomputes(layer)) workspace = std::max(workspace, workspace_bytes(layer, Pass::recompute));
+  }
+}
+
+LayoutOptions Plan::layout(int layer) const { return {keep(layer), parameters.numerics.chunking, input.library_bytes}; }
+
+std::vector<Plan::Range> Plan::kept_alike() const {
+  std::vector<Range> ranges;
+  const int first = parameters.first_layers;
+  if (first > 0) ranges.push_back({1, first});
+  if (first < head - 1) ranges.push_back({first + 1, head - 1});
+  return ranges;
 }
 
 void Plan::plan_groups() {
@@ -47,22 +59,25 @@ void Plan::plan_visits() {
 /// checkpoint in a pass of their own; the last one's recompute and backward share a visit (and one load of its
 /// weights).
 void Plan::plan_backward(int group) {
-  const int every = parameters.checkpoint_every;
-  const int blocks = (head - 1 + every - 1) / every;
+  for (int last = head - 1; last > 0;) {
+    int first = last;
+    while (!is_checkpoint(first)) --first;
+    plan_block(group, first, last);
+    last = first - 1;
+  }
+}
+
+void Plan::plan_block(int group, int first, int last) {
   // As MegaTrain's released code: the pass over the block runs whole, and every layer's forward again before its
   // backward.
-  const bool twice = parameters.forward_twice;
-  const bool separate = parameters.recompute_loads > 0;
-  for (int block = blocks - 1; block >= 0; --block) {
-    const int first = 1 + block * every;
-    const int last = std::min(first + every, head) - 1;
-    const int pass_end = twice || (separate && recomputes()) ? last : last - 1;
-    for (int layer = first; layer <= pass_end; ++layer)
-      visits.push_back({VisitKind::recompute, layer, group, twice || layer < last});
-    for (int layer = last; layer >= first; --layer) {
-      const bool redo = recomputes() && (twice || layer > pass_end);
-      visits.push_back({redo ? VisitKind::redo_backward : VisitKind::backward, layer, group, redo && twice});
-    }
+  const bool twice = parameters.forward_twice && recomputes(last);
+  const bool separate = parameters.recompute_loads > 0 && recomputes(last);
+  const int pass_end = twice || separate ? last : last - 1;
+  for (int layer = first; layer <= pass_end; ++layer)
+    visits.push_back({VisitKind::recompute, layer, group, twice || layer < last});
+  for (int layer = last; layer >= first; --layer) {
+    const bool redo = recomputes(last) && (twice || layer > pass_end);
+    visits.push_back({redo ? VisitKind::redo_backward : VisitKind::backward, layer, group, redo && twice});
   }
 }
 
@@ -70,8 +85,8 @@ LayerKind Plan::kind(int layer) const {
   return layer == 0 ? LayerKind::embedding : layer == head ? LayerKind::head : LayerKind::decoder;
 }
 
-std::int64_t Plan::workspace_bytes(LayerKind layer_kind, Pass pass) const {
-  return workspace_region(model, layer_kind, pass, batch, layout).bytes;
+std::int64_t Plan::workspace_bytes(int layer, Pass pass) const {
+  return workspace_region(model, kind(layer), pass, batch, layout(layer)).bytes;
 }
 
 std::int64_t Plan::sum_bytes(int layer) const {

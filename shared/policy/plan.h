@@ -1,6 +1,7 @@
 // What follows from the parameters before any op is written: groups, visits, sizes, and which layer's data lives where.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -40,23 +41,39 @@ struct Plan {
   BatchShape batch;       // one micro-batch
   int micro_batches = 0;  // per step
   int head = 0;           // index of the head
-  LayoutOptions layout;
   std::vector<Group> groups;
   int largest_group = 0;
   std::vector<Visit> visits;  // of one step, in order
 
-  std::int64_t boundary = 0;              // bytes of one boundary activation
-  std::int64_t kept = 0, recomputed = 0;  // bytes of a decoder layer's regions for one micro-batch
-  std::int64_t workspace = 0;             // the largest of any template op
+  std::int64_t boundary = 0;   // bytes of one boundary activation
+  std::int64_t workspace = 0;  // the largest of any template op
   int optimizer_threads = 1;
 
-  bool recomputes() const { return recomputed > 0; }
+  /// Bytes of a decoder layer's regions for one micro-batch.
+  std::int64_t kept(int layer) const { return kept_[is_first(layer)]; }
+  std::int64_t recomputed(int layer) const { return recomputed_[is_first(layer)]; }
+  bool recomputes(int layer) const { return recomputed(layer) > 0; }
+  LayoutOptions layout(int layer) const;
+  Keep keep(int layer) const { return is_first(layer) ? parameters.first_keep : parameters.keep; }
+  /// Where a decoder layer's input and kept region wait.
+  TierKind activations(int layer) const {
+    return is_first(layer) ? parameters.first_activations : parameters.activations;
+  }
+  /// Decoder layers that are kept alike: first_layers, if there are such, and the others.
+  struct Range {
+    int first = 0, last = 0;
+  };
+  std::vector<Range> kept_alike() const;
   bool one_group() const { return groups.size() == 1; }
   LayerKind kind(int layer) const;
   bool is_edge(int layer) const { return layer == 0 || layer == head; }
+  /// The place of decoder layer `layer` in its block; blocks begin behind the first layers, which are one each.
+  int block_index(int layer) const {
+    return is_first(layer) ? 0 : (layer - 1 - parameters.first_layers) % parameters.checkpoint_every;
+  }
   /// Whether decoder layer `layer`'s input waits for backward (else it is recomputed from its block's checkpoint).
-  bool is_checkpoint(int layer) const { return layer != head && (layer - 1) % parameters.checkpoint_every == 0; }
-  std::int64_t workspace_bytes(LayerKind kind, Pass pass) const;
+  bool is_checkpoint(int layer) const { return layer != head && block_index(layer) == 0; }
+  std::int64_t workspace_bytes(int layer, Pass pass) const;
 
   std::int64_t state_elements(int layer) const { return model.layers[static_cast<std::size_t>(layer)].state_elements; }
   std::int64_t weight_bytes(int layer) const { return 2 * state_elements(layer); }
@@ -86,9 +103,13 @@ struct Plan {
   bool update_reads(TensorKind tensor) const;
 
  private:
+  bool is_first(int layer) const { return layer > 0 && layer <= parameters.first_layers; }
   void plan_groups();
   void plan_visits();
   void plan_backward(int group);
+  void plan_block(int group, int first, int last);
+
+  std::array<std::int64_t, 2> kept_{}, recomputed_{};  // [is_first]
 };
 
 /// Throws InputError for parameters that contradict each other or the workload.

@@ -56,6 +56,7 @@ void check_streams(const PolicyParameters& p, int decoders) {
   check_range("nvme_slots", p.nvme_slots, 1, 1024);
   check_range("optimizer_threads", p.optimizer_threads, 0, 1 << 16);
   check_range("recompute_loads", p.recompute_loads, 0, 1);
+  check_range("first_layers", p.first_layers, 0, decoders);
   check_range("checkpoint_every", p.checkpoint_every, 1, 1 << 20);
   if (p.burst == BurstKind::fixed) check_range("burst_bytes", p.burst_bytes, 1 << 12, std::int64_t{1} << 40);
   if (!(p.host_pass_bytes_per_parameter >= 0 && p.host_pass_bytes_per_parameter <= 1e4))
@@ -64,7 +65,8 @@ void check_streams(const PolicyParameters& p, int decoders) {
   check_range("mlp_tokens", p.numerics.chunking.mlp_tokens, 0, kMostTokens);
   check_range("loss_tokens", p.numerics.chunking.loss_tokens, 0, kMostTokens);
   for (const auto& [name, tier] :
-       {std::pair{"activations", p.activations}, std::pair{"gradient_sums", p.gradient_sums}})
+       {std::pair{"activations", p.activations}, std::pair{"first_activations", p.first_activations},
+        std::pair{"gradient_sums", p.gradient_sums}})
     if (tier == TierKind::nvme) fail(fmt::format("{} = \"nvme\" is not supported; hbm or dram", name));
 }
 

@@ -127,6 +127,9 @@ PolicyParameters read_policy(const TomlDocument& document) {
   overrides.choice("keep", policy.keep, kKeeps);
   overrides.integer("checkpoint_every", policy.checkpoint_every, 1, kMostLayers);
   overrides.choice("activations", policy.activations, kTiers);
+  overrides.integer("first_layers", policy.first_layers, 0, kMostLayers);
+  overrides.choice("first_keep", policy.first_keep, kKeeps);
+  overrides.choice("first_activations", policy.first_activations, kTiers);
   overrides.integer("activation_slots", policy.activation_slots, 1, kMostBuffers);
   overrides.choice("gradients", policy.gradients, kTiers);
   overrides.choice("gradient_sums", policy.gradient_sums, kTiers);
@@ -151,6 +154,7 @@ std::set<std::string> given_parameters(const TomlDocument& document) {
   if (table == document.tables.end()) return keys;
   for (const auto& [key, value] : table->second.values)
     if (key != "name") keys.insert(key == "optimizer_time" ? "optimizer_when" : key);
+  if (keys.contains("keep") || keys.contains("activations")) keys.insert("first_layers");
   return keys;
 }
 
@@ -180,6 +184,9 @@ std::string policy_text(const PolicyParameters& policy) {
   choice("keep", policy.keep, kKeeps);
   number("checkpoint_every", policy.checkpoint_every);
   choice("activations", policy.activations, kTiers);
+  number("first_layers", policy.first_layers);
+  choice("first_keep", policy.first_keep, kKeeps);
+  choice("first_activations", policy.first_activations, kTiers);
   number("activation_slots", policy.activation_slots);
   choice("gradients", policy.gradients, kTiers);
   choice("gradient_sums", policy.gradient_sums, kTiers);

@@ -13,7 +13,8 @@ namespace penstock {
 /// are make_schedule's to find.
 PolicyParameters read_policy(const TomlDocument& document);
 
-/// The keys that [policy] gives, but for the preset's name; synonyms under the name that policy_text writes.
+/// The keys that [policy] gives, but for the preset's name; synonyms under the name that policy_text writes. `keep` and
+/// `activations` speak of all layers, so that `first_layers` is given with them.
 std::set<std::string> given_parameters(const TomlDocument& document);
 
 /// The [policy] table that read_policy reads back as these parameters, every key written out.

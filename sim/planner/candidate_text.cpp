@@ -13,13 +13,18 @@ std::string group_text(const PolicyParameters& p) {
   return fmt::format("groups of {}", p.group);
 }
 
+const char* kept(Keep keep) {
+  return keep == Keep::everything ? "everything" : keep == Keep::input_attention ? "inputs and attention" : "inputs";
+}
+
 std::string keep_text(const PolicyParameters& p) {
-  const char* what = p.keep == Keep::everything        ? "everything kept"
-                     : p.keep == Keep::input_attention ? "inputs and attention kept"
-                                                       : "inputs kept";
-  std::string text = p.checkpoint_every > 1 ? fmt::format("{} of 1 layer in {}", what, p.checkpoint_every) : what;
+  std::string text = fmt::format("{} kept", kept(p.keep));
+  if (p.checkpoint_every > 1) text += fmt::format(" of 1 layer in {}", p.checkpoint_every);
   text += fmt::format(" in {}", tier_text(p.activations));
-  if (p.activations == TierKind::dram) text += fmt::format(" ({} slots)", p.activation_slots);
+  if (p.first_layers > 0)
+    text += fmt::format(", of the first {} layer{} {} in {}", p.first_layers, p.first_layers == 1 ? "" : "s",
+                        kept(p.first_keep), tier_text(p.first_activations));
+  if (activations_travel(p)) text += fmt::format(" ({} slots)", p.activation_slots);
   return text;
 }
 

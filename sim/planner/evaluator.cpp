@@ -59,7 +59,7 @@ double Evaluator::shape_bound(const Candidate& shape, PolicyInput& input) const 
 }
 
 std::int64_t Evaluator::expected_ops(const Candidate& candidate) const {
-  const bool travels = candidate.parameters.activations == TierKind::dram;
+  const bool travels = activations_travel(candidate.parameters);
   return kSteps * (travels ? 6 : 4) * scenario_.model.layer_count() * (scenario_.sequences / candidate.micro_batch);
 }
 

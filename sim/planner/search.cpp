@@ -369,7 +369,8 @@ class Search {
     for (const Evaluated& entry : ranking_) {
       const bool alike = std::any_of(starts.begin(), starts.end(), [&](const Evaluated& other) {
         const PolicyParameters &p = entry.candidate.parameters, &q = other.candidate.parameters;
-        return p.keep == q.keep && p.activations == q.activations && p.group == q.group &&
+        return p.keep == q.keep && p.activations == q.activations && (p.first_layers > 0) == (q.first_layers > 0) &&
+               p.first_activations == q.first_activations && p.group == q.group &&
                p.optimizer_place == q.optimizer_place && entry.candidate.micro_batch == other.candidate.micro_batch;
       });
       if (!alike) starts.push_back(entry);
@@ -390,7 +391,7 @@ class Search {
     }
   }
 
-  /// The neighbours that fit and may be faster, evaluated.
+  /// The neighbours that fit and may be faster, evaluated, best bound first, until no other can be the fastest.
   std::vector<Evaluated> look_around(const Evaluated& at) {
     const std::vector<Candidate> near = neighbours(at.candidate, scenario_);
     std::vector<Evaluated> bounded(near.size());
@@ -401,9 +402,20 @@ class Search {
     std::erase_if(bounded, [&](const Evaluated& entry) {
       return entry.bound_seconds <= 0 || entry.bound_seconds >= at.step_seconds * (1 - options_.tolerance / 4);
     });
-    std::vector<Evaluated> done = evaluator_.evaluate(bounded);
-    for (const Evaluated& entry : done) take(entry);
-    return done;
+    std::stable_sort(bounded.begin(), bounded.end(),
+                     [](const Evaluated& a, const Evaluated& b) { return a.bound_seconds < b.bound_seconds; });
+    std::vector<Evaluated> all;
+    double fastest = at.step_seconds;
+    for (std::size_t begin = 0; begin < bounded.size() && bounded[begin].bound_seconds < fastest; begin += kBatch) {
+      const auto first = bounded.begin() + static_cast<std::ptrdiff_t>(begin);
+      const auto end = bounded.begin() + static_cast<std::ptrdiff_t>(std::min(begin + kBatch, bounded.size()));
+      for (const Evaluated& entry : evaluator_.evaluate({first, end})) {
+        fastest = std::min(fastest, entry.step_seconds);
+        take(entry);
+        all.push_back(entry);
+      }
+    }
+    return all;
   }
 
   /// Searches again with a part of one tier, then takes the front of everything seen.

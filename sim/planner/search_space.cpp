@@ -1,6 +1,7 @@
 #include "sim/planner/search_space.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <tuple>
 
@@ -60,6 +61,9 @@ auto key(const Candidate& candidate) {
                     p.keep,
                     p.checkpoint_every,
                     p.activations,
+                    p.first_layers,
+                    p.first_layers > 0 ? p.first_keep : Keep::input,
+                    p.first_layers > 0 ? p.first_activations : TierKind::hbm,
                     p.activation_slots,
                     p.gradients,
                     p.gradient_sums,
@@ -80,6 +84,17 @@ auto key(const Candidate& candidate) {
                     n.clip,
                     n.chunking.mlp_tokens,
                     n.chunking.loss_tokens};
+}
+
+/// Whether first layers kept so are kept otherwise than the rest.
+bool differs(Keep keep, TierKind tier, const PolicyParameters& rest) {
+  return keep != rest.keep || tier != rest.activations || rest.checkpoint_every > 1;
+}
+
+void set_first(PolicyParameters& p, int layers, Keep keep, TierKind tier) {
+  p.first_layers = layers;
+  p.first_keep = keep;
+  p.first_activations = tier;
 }
 
 /// A key of [policy], or the micro-batch, and what it stands for.
@@ -118,6 +133,9 @@ constexpr Choice kChoices[] = {
     {"keep", copy_parameter<&PolicyParameters::keep>},
     {"checkpoint_every", copy_parameter<&PolicyParameters::checkpoint_every>},
     {"activations", copy_parameter<&PolicyParameters::activations>},
+    {"first_layers", copy_parameter<&PolicyParameters::first_layers>},
+    {"first_keep", copy_parameter<&PolicyParameters::first_keep>},
+    {"first_activations", copy_parameter<&PolicyParameters::first_activations>},
     {"activation_slots", copy_parameter<&PolicyParameters::activation_slots>},
     {"gradients", copy_parameter<&PolicyParameters::gradients>},
     {"gradient_sums", copy_parameter<&PolicyParameters::gradient_sums>},
@@ -142,8 +160,7 @@ class Neighbours {
 
   std::vector<Candidate> all() {
     steps(&PolicyParameters::weight_buffers, {-2, -1, 1, 2}, 1, 64);
-    if (from_.parameters.activations == TierKind::dram)
-      steps(&PolicyParameters::activation_slots, {-1, 1, 2, 4}, 1, 64);
+    if (activations_travel(from_.parameters)) steps(&PolicyParameters::activation_slots, {-1, 1, 2, 4}, 1, 64);
     steps(&PolicyParameters::gradient_slots, {-1, 1, 2}, 1, 64);
     steps(&PolicyParameters::resident_states, {-8, -4, -2, -1, 1, 2, 4, 8}, 0, decoders_);
     steps(&PolicyParameters::resident_weights, {-8, -4, -2, -1, 1, 2, 4, 8}, 0, decoders_);
@@ -154,6 +171,7 @@ class Neighbours {
       steps(&PolicyParameters::nvme_slots, {-1, 1}, 1, 8);
     }
     trade_residency();
+    other_first_layers();
     other_choices();
     other_groupings();
     other_micro_batches();
@@ -188,6 +206,25 @@ class Neighbours {
         q.resident_weights = weights > q.resident_states ? weights : 0;
       });
     }
+  }
+
+  /// More or fewer of them; another level or place for them; the first ones.
+  void other_first_layers() {
+    const PolicyParameters& p = from_.parameters;
+    const auto add_first = [&](int layers, Keep keep, TierKind tier) {
+      if (layers > 0 && layers < decoders_ && differs(keep, tier, p))
+        add([&](PolicyParameters& q) { set_first(q, layers, keep, tier); });
+    };
+    for (const int step : {-8, -4, -2, -1, 1, 2, 4, 8})
+      if (p.first_layers > 0) add_first(p.first_layers + step, p.first_keep, p.first_activations);
+    if (p.first_layers == 1) add([&](PolicyParameters& q) { set_first(q, 0, Keep::input, TierKind::hbm); });
+    for (const Keep keep : {Keep::everything, Keep::input_attention, Keep::input})
+      for (const TierKind tier : {TierKind::hbm, TierKind::dram}) {
+        if (p.first_layers > 0 && (keep != p.first_keep || tier != p.first_activations))
+          add_first(p.first_layers, keep, tier);
+        if (p.first_layers == 0)
+          for (const int part : {8, 2}) add_first(decoders_ / part, keep, tier);
+      }
   }
 
   void other_choices() {
@@ -322,6 +359,10 @@ bool keeps_fixed(const Candidate& candidate, const Scenario& scenario) {
   return key(with_fixed(candidate, scenario)) == key(candidate);
 }
 
+bool activations_travel(const PolicyParameters& p) {
+  return p.activations == TierKind::dram || (p.first_layers > 0 && p.first_activations == TierKind::dram);
+}
+
 std::set<std::string> choice_keys() {
   std::set<std::string> keys;
   for (const Choice& choice : kChoices) keys.insert(choice.key);
@@ -336,7 +377,7 @@ std::vector<Candidate> shapes(const SearchSpace& space, const Scenario& scenario
   p.numerics = scenario.policy.numerics;
   p.optimizer_threads = scenario.policy.optimizer_threads;
   const auto slots = [&](auto next) {
-    const bool ring = p.activations == TierKind::dram;
+    const bool ring = activations_travel(p);
     for (const int activation_slots : space.activation_slots) {
       p.activation_slots = activation_slots;
       for (const int gradient_slots : space.gradient_slots) {
@@ -349,6 +390,19 @@ std::vector<Candidate> shapes(const SearchSpace& space, const Scenario& scenario
       if (!ring) break;
     }
   };
+  const auto firsts = [&](auto next) {
+    const int decoders = scenario.model.layer_count() - 2;
+    for (const FirstLayers& first : space.firsts) {
+      const int layers = static_cast<int>(std::ceil(first.share * decoders));
+      if (layers > 0 && (layers >= decoders || first.keep < p.keep || !differs(first.keep, first.activations, p)))
+        continue;
+      if (layers > 0)
+        set_first(p, layers, first.keep, first.activations);
+      else
+        set_first(p, 0, Keep::input, TierKind::hbm);
+      next();
+    }
+  };
   const auto tiers = [&](auto next) {
     for (const TierKind activations : space.activations)
       for (const TierKind gradients : space.gradients)
@@ -357,7 +411,7 @@ std::vector<Candidate> shapes(const SearchSpace& space, const Scenario& scenario
           p.gradients = gradients;
           p.gradient_sums = sums;
           if (p.group == 0 && sums == TierKind::dram && space.gradient_sums.size() > 1) continue;
-          slots(next);
+          firsts([&] { slots(next); });
         }
   };
   for (const int micro_batch : space.micro_batches) {

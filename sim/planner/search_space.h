@@ -38,11 +38,21 @@ struct Residency {
   int nvme_slots = 2;
 };
 
+/// First decoder layers that are kept otherwise than the rest.
+struct FirstLayers {
+  double share = 0;  // of the decoder layers, rounded up; 0: all alike
+  Keep keep = Keep::input;
+  TierKind activations = TierKind::hbm;
+};
+
 struct SearchSpace {
   std::vector<int> micro_batches;
   std::vector<Chunking> chunkings;
   std::vector<std::pair<Keep, int>> keeps;  // with checkpoint_every
-  int most_groups = 16;                     // groups per step that are tried, besides micro-batch-major
+  /// Only those that keep more than the rest, or elsewhere, are tried. One kind by default: such shapes have low bounds
+  /// and would take the scan's budget from all others; the local search splits the best few.
+  std::vector<FirstLayers> firsts{FirstLayers{}};
+  int most_groups = 16;  // groups per step that are tried, besides micro-batch-major
   std::vector<TierKind> activations, gradients, gradient_sums;
   std::vector<std::pair<OptimizerPlace, OptimizerTime>> optimizers;
   std::vector<int> weight_buffers, activation_slots, gradient_slots;
@@ -64,6 +74,9 @@ Candidate with_fixed(Candidate candidate, const Scenario& scenario);
 
 /// Whether the candidate has everything that the scenario fixes.
 bool keeps_fixed(const Candidate& candidate, const Scenario& scenario);
+
+/// Whether activations of any layer wait in DRAM, behind a ring of activation_slots.
+bool activations_travel(const PolicyParameters& parameters);
 
 /// Everything that a scenario can fix.
 std::set<std::string> choice_keys();

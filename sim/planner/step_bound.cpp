@@ -42,13 +42,13 @@ class BoundCounter {
     return element_bytes(on_host() ? numerics.gradient_link : numerics.gradient_sum);
   }
 
-  double template_seconds(LayerKind kind, Pass pass, bool writes_output, bool accumulates) {
-    const auto key = std::tuple{kind, pass, writes_output, accumulates};
+  double template_seconds(int layer, Pass pass, bool writes_output, bool accumulates) {
+    const auto key = std::tuple{plan_.kind(layer), plan_.keep(layer), pass, writes_output, accumulates};
     const auto found = seconds_.find(key);
     if (found != seconds_.end()) return found->second;
     double seconds = 0;
-    for (const Kernel& kernel : template_kernels(plan_.model, kind, pass, plan_.batch, plan_.layout, writes_output,
-                                                 accumulates, gradient_element_bytes()))
+    for (const Kernel& kernel : template_kernels(plan_.model, plan_.kind(layer), pass, plan_.batch, plan_.layout(layer),
+                                                 writes_output, accumulates, gradient_element_bytes()))
       seconds += static_cast<double>(kernel.count) * kernel_seconds(machine_.gpu, kernel).sustained;
     return seconds_[key] = seconds;
   }
@@ -59,12 +59,13 @@ class BoundCounter {
   };
 
   /// The cheaper of overwriting gradients and adding to them.
-  Seconds least_seconds(LayerKind kind, Pass pass, bool writes_output) const {
+  Seconds least_seconds(int layer, Pass pass, bool writes_output) const {
     Seconds least;
     for (const bool accumulates : {false, true}) {
       Seconds seconds;
-      for (const Kernel& kernel : template_kernels(plan_.model, kind, pass, plan_.batch, plan_.layout, writes_output,
-                                                   accumulates, gradient_element_bytes())) {
+      for (const Kernel& kernel :
+           template_kernels(plan_.model, plan_.kind(layer), pass, plan_.batch, plan_.layout(layer), writes_output,
+                            accumulates, gradient_element_bytes())) {
         const KernelSeconds one = kernel_seconds(machine_.gpu, kernel);
         seconds.burst += static_cast<double>(kernel.count) * std::min(one.burst, one.sustained);
         seconds.extra += static_cast<double>(kernel.count) * std::max(0.0, one.sustained - one.burst);
@@ -80,11 +81,11 @@ class BoundCounter {
       sum.burst += part.burst;
       sum.extra += part.extra;
     };
-    std::map<std::tuple<LayerKind, Pass, bool>, Seconds> known;
+    std::map<std::tuple<LayerKind, Keep, Pass, bool>, Seconds> known;
     const auto seconds = [&](const Visit& visit, Pass pass) {
-      const auto key = std::tuple{plan_.kind(visit.layer), pass, visit.writes_output};
+      const auto key = std::tuple{plan_.kind(visit.layer), plan_.keep(visit.layer), pass, visit.writes_output};
       const auto [found, is_new] = known.try_emplace(key);
-      if (is_new) found->second = least_seconds(plan_.kind(visit.layer), pass, visit.writes_output);
+      if (is_new) found->second = least_seconds(visit.layer, pass, visit.writes_output);
       return found->second;
     };
     for (const Visit& visit : plan_.visits) {
@@ -101,14 +102,13 @@ class BoundCounter {
   }
 
   void count_visit(const Visit& visit) {
-    const LayerKind kind = plan_.kind(visit.layer);
     const auto run = [&](Pass pass, bool writes_output) {
-      bound_.compute += m() * template_seconds(kind, pass, writes_output, false);
+      bound_.compute += m() * template_seconds(visit.layer, pass, writes_output, false);
     };
     const auto run_backward = [&](Pass pass) {
       const double overwrites = on_host() ? m() : 1;
-      bound_.compute += overwrites * template_seconds(kind, pass, false, false);
-      bound_.compute += (m() - overwrites) * template_seconds(kind, pass, false, true);
+      bound_.compute += overwrites * template_seconds(visit.layer, pass, false, false);
+      bound_.compute += (m() - overwrites) * template_seconds(visit.layer, pass, false, true);
     };
     switch (visit.kind) {
       case VisitKind::forward: run(Pass::forward, true); break;
@@ -118,7 +118,7 @@ class BoundCounter {
       case VisitKind::backward:
       case VisitKind::embedding_backward: run_backward(Pass::backward); break;
     }
-    if (plan_.parameters.activations == TierKind::dram) count_activations(visit, m());
+    count_activations(visit, m());
     if (contributes(visit.kind) && on_host()) {
       const double part = static_cast<double>(plan_.part_bytes(visit.layer));
       const double sum = static_cast<double>(plan_.sum_bytes(visit.layer));
@@ -128,27 +128,31 @@ class BoundCounter {
   }
 
   void count_activations(const Visit& visit, double count) {
-    const double input = static_cast<double>(plan_.boundary), kept = static_cast<double>(plan_.kept);
+    const int layer = visit.layer;
+    const double input = static_cast<double>(plan_.boundary);
     if (visit.kind == VisitKind::forward) {
-      if (const int next = visit.layer + 1; next < plan_.head && plan_.is_checkpoint(next)) down_ += count * input;
-      if (visit.layer > 0) down_ += count * kept;
-    } else if (plan_.kind(visit.layer) == LayerKind::decoder) {
-      if (plan_.is_checkpoint(visit.layer)) up_ += count * input;
-      up_ += count * kept;
+      if (const int next = layer + 1; next < plan_.head && plan_.is_checkpoint(next) && in_dram(next))
+        down_ += count * input;
+      if (layer > 0 && in_dram(layer)) down_ += count * static_cast<double>(plan_.kept(layer));
+    } else if (plan_.kind(layer) == LayerKind::decoder && in_dram(layer)) {
+      if (plan_.is_checkpoint(layer)) up_ += count * input;
+      up_ += count * static_cast<double>(plan_.kept(layer));
     }
   }
 
+  bool in_dram(int layer) const { return plan_.activations(layer) == TierKind::dram; }
+
   /// Decoder loads of all groups. A pass over some layers finds at most weight_buffers of them in the ring.
   double fewest_loads() const {
-    const int slots = plan_.parameters.weight_buffers, every = plan_.parameters.checkpoint_every;
+    const int slots = plan_.parameters.weight_buffers;
     double forward = 0, backward = 0;
-    for (int first = 1; first < plan_.head; first += every) {
+    for (int first = 1, end = 1; first < plan_.head; first = end) {
       int streamed = 0;
-      for (int layer = first; layer < std::min(first + every, plan_.head); ++layer)
-        if (!plan_.weights_resident(layer)) ++streamed;
+      for (end = first; end < plan_.head && (end == first || !plan_.is_checkpoint(end)); ++end)
+        if (!plan_.weights_resident(end)) ++streamed;
       forward += streamed;
       // The pass that recomputes the block, and the way back down. A block of one layer is one visit.
-      backward += streamed + (plan_.recomputes() && every > 1 ? std::max(0, streamed - slots) : 0);
+      backward += streamed + (plan_.recomputes(first) && end > first + 1 ? std::max(0, streamed - slots) : 0);
     }
     const double groups = static_cast<double>(plan_.groups.size());
     return forward + (groups - 1) * std::max(0.0, forward - slots) + groups * std::max(0.0, backward - slots);
@@ -261,17 +265,24 @@ class BoundCounter {
   /// ring, what comes back may run ahead of backward likewise.
   double phases_seconds(double share, double up_rate, double down_rate) const {
     const PolicyParameters& p = plan_.parameters;
-    const bool travels = p.activations == TierKind::dram;
-    const double decoders = static_cast<double>(plan_.head - 1);
-    const double per_use =
-        static_cast<double>(plan_.kept) +
-        (p.checkpoint_every == 1 ? static_cast<double>(plan_.boundary) : 0.0);  // of blocks: kept alone
+    double layers_bytes = 0, most_kept = 0, most_input = 0;  // of one micro-batch
+    bool inputs_alone = false;
+    for (const auto& [first, last] : plan_.kept_alike()) {
+      if (!in_dram(first)) continue;
+      const double kept = static_cast<double>(plan_.kept(first));
+      // Of blocks: kept alone.
+      const double input = first == last || plan_.is_checkpoint(first + 1) ? static_cast<double>(plan_.boundary) : 0.0;
+      layers_bytes += (last - first + 1) * (kept + input);
+      most_kept = std::max(most_kept, kept);
+      most_input = std::max(most_input, input);
+      inputs_alone |= kept == 0;
+    }
     const double loads = loads_of_phase();
     double seconds = m() * outside_.at(share);
     for (const Group& group : plan_.groups) {
       const double count = static_cast<double>(group.count);
-      const double ahead = p.activation_slots + (plan_.kept > 0 ? 1 : count + 1);
-      const double bytes = travels ? std::max(0.0, decoders * count - ahead) * per_use : 0;
+      const double ahead = p.activation_slots + (inputs_alone ? count + 1 : 1);
+      const double bytes = std::max(0.0, count * layers_bytes - ahead * (most_kept + most_input));
       seconds += std::max({count * forward_.at(share), bytes / down_rate, loads / up_rate});
       seconds += std::max(count * backward_.at(share), (bytes + loads) / up_rate);
     }
@@ -323,7 +334,7 @@ class BoundCounter {
 
   const Plan& plan_;
   const Machine& machine_;
-  std::map<std::tuple<LayerKind, Pass, bool, bool>, double> seconds_;
+  std::map<std::tuple<LayerKind, Keep, Pass, bool, bool>, double> seconds_;
   StepBound bound_;
   Seconds forward_, backward_, outside_;
   double up_ = 0, down_ = 0, nvme_read_ = 0, nvme_write_ = 0, host_sum_bytes_ = 0, dram_bytes_ = 0;

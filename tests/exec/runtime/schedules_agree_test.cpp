@@ -31,6 +31,20 @@ const std::vector<Variant>& variants() {
       {"activations in dram", [](PolicyParameters& p) { p.activations = TierKind::dram; }},
       {"everything kept in dram, groups of 2",
        [](PolicyParameters& p) { p.group = 2, p.keep = Keep::everything, p.activations = TierKind::dram; }},
+      {"first layers keep everything in dram",
+       [](PolicyParameters& p) {
+         p.first_layers = 2, p.first_keep = Keep::everything, p.first_activations = TierKind::dram;
+       }},
+      {"first layers keep all in hbm, the others attention in dram, groups of 2",
+       [](PolicyParameters& p) {
+         p.group = 2, p.keep = Keep::input_attention, p.activations = TierKind::dram;
+         p.first_layers = 3, p.first_keep = Keep::everything;
+       }},
+      {"first layer in dram before blocks of 2",
+       [](PolicyParameters& p) {
+         p.checkpoint_every = 2, p.first_layers = 1, p.first_keep = Keep::input_attention;
+         p.first_activations = TierKind::dram;
+       }},
       {"optimizer at the end", [](PolicyParameters& p) { p.optimizer_time = OptimizerTime::end; }},
       {"optimizer on the gpu", [](PolicyParameters& p) { p.optimizer_place = OptimizerPlace::gpu; }},
       {"gradients wait in hbm", [](PolicyParameters& p) { p.gradients = TierKind::hbm; }},

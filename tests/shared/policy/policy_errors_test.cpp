@@ -77,6 +77,8 @@ TEST(PolicyErrors, Contradictions) {
     in.parameters.numerics.sum_on_host = true;
     in.parameters.gradient_sums = TierKind::dram;
   });
+  expect_refused("first_activations = \"nvme\"",
+                 [](PolicyInput& in) { in.parameters.first_activations = TierKind::nvme; });
   expect_refused("activations = \"nvme\"", [](PolicyInput& in) { in.parameters.activations = TierKind::nvme; });
 }
 
@@ -120,6 +122,7 @@ TEST(PolicyErrors, Nvme) {
 TEST(PolicyErrors, Ranges) {
   expect_refused("weight_buffers = 0", [](PolicyInput& in) { in.parameters.weight_buffers = 0; });
   expect_refused("resident_weights = 6", [](PolicyInput& in) { in.parameters.resident_weights = 6; });
+  expect_refused("first_layers = 6", [](PolicyInput& in) { in.parameters.first_layers = 6; });
   expect_refused("checkpoint_every = 0", [](PolicyInput& in) { in.parameters.checkpoint_every = 0; });
   expect_refused("burst_bytes = 0", [](PolicyInput& in) { in.parameters.burst = BurstKind::fixed; });
   expect_refused("host_pass_bytes_per_parameter",

@@ -15,12 +15,14 @@ namespace {
 std::string describe(const PolicyInput& in) {
   const PolicyParameters& p = in.parameters;
   return fmt::format(
-      "{} {} group {}+{} keep {} K {} activations {} time {} place {} sum_on_host {} sums {} gradients {} types {}/{} "
+      "{} {} group {}+{} keep {} K {} activations {} first {} {} {} time {} place {} sum_on_host {} sums {} gradients "
+      "{} types {}/{} "
       "buffers {} slots {}/{} resident {}/{} clip {} micro-batches {}",
       in.model.config.name, p.name, p.first_group, p.group, int(p.keep), p.checkpoint_every, int(p.activations),
-      int(p.optimizer_time), int(p.optimizer_place), p.numerics.sum_on_host, int(p.gradient_sums), int(p.gradients),
-      int(p.numerics.gradient_sum), int(p.numerics.gradient_link), p.weight_buffers, p.activation_slots,
-      p.gradient_slots, p.resident_weights, p.resident_states, p.numerics.clip, in.sequences / in.micro_batch);
+      p.first_layers, int(p.first_keep), int(p.first_activations), int(p.optimizer_time), int(p.optimizer_place),
+      p.numerics.sum_on_host, int(p.gradient_sums), int(p.gradients), int(p.numerics.gradient_sum),
+      int(p.numerics.gradient_link), p.weight_buffers, p.activation_slots, p.gradient_slots, p.resident_weights,
+      p.resident_states, p.numerics.clip, in.sequences / in.micro_batch);
 }
 
 /// Number of faults; the first one is shown.
@@ -165,6 +167,9 @@ PolicyInput random_input(std::mt19937_64& random) {
   p.keep = static_cast<Keep>(pick(0, 2));
   p.checkpoint_every = pick(1, 6);
   p.activations = static_cast<TierKind>(pick(0, 1));
+  p.first_layers = pick(0, 1) * pick(0, 5);
+  p.first_keep = static_cast<Keep>(pick(0, 2));
+  p.first_activations = static_cast<TierKind>(pick(0, 1));
   p.activation_slots = pick(1, 4);
   p.gradients = static_cast<TierKind>(pick(0, 1));
   p.gradient_sums = static_cast<TierKind>(pick(0, 1));

@@ -223,6 +223,40 @@ TEST(Traffic, ActivationsInDramLeaveOnceAndComeBackOnce) {
   }
 }
 
+TEST(Traffic, FirstLayersAreKeptAsTheySay) {
+  PolicyInput in = small::input(small::llama(), "penstock");
+  in.parameters.first_layers = 2;
+  in.parameters.first_keep = Keep::everything;
+  in.parameters.first_activations = TierKind::dram;
+  const Schedule schedule = make_schedule(in);
+  for (const TensorKind tensor : {TensorKind::boundary, TensorKind::kept}) {
+    const auto out = copies(schedule, tensor, TierKind::dram), back = copies(schedule, tensor, TierKind::hbm);
+    for (int layer = 1; layer <= kDecoders; ++layer) {
+      EXPECT_EQ(count_of(out, layer), layer <= 2 ? kMicroBatches : 0) << layer;
+      EXPECT_EQ(count_of(back, layer), layer <= 2 ? kMicroBatches : 0) << layer;
+    }
+  }
+  int recomputed = 0;
+  for (const Op& op : schedule.ops)
+    if (const auto* work = std::get_if<TemplateWork>(&op.work); work != nullptr && work->pass == Pass::recompute) {
+      EXPECT_GT(op.layer, 2);
+      ++recomputed;
+    }
+  EXPECT_EQ(recomputed, 3 * kMicroBatches);
+}
+
+TEST(Traffic, BlocksBeginBehindTheFirstLayers) {
+  PolicyInput in = small::input(small::llama(), "penstock");
+  in.parameters.first_layers = 1;
+  in.parameters.checkpoint_every = 2;
+  in.parameters.activations = TierKind::dram;
+  in.parameters.first_activations = TierKind::dram;
+  // Layer 1, then the blocks 2-3 and 4-5: the inputs of 1, 2 and 4 wait.
+  const auto out = copies(make_schedule(in), TensorKind::boundary, TierKind::dram);
+  for (int layer = 1; layer <= kDecoders; ++layer)
+    EXPECT_EQ(count_of(out, layer), layer == 3 || layer == 5 ? 0 : kMicroBatches) << layer;
+}
+
 TEST(Traffic, StatesStreamThroughTheGpuBothWays) {
   PolicyInput in = small::input(small::llama(), "penstock");
   in.parameters.optimizer_place = OptimizerPlace::gpu;

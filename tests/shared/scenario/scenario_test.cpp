@@ -151,6 +151,9 @@ nvme_weights = 3
 nvme_slots = 4
 keep = "input_attention"
 checkpoint_every = 4
+first_layers = 3
+first_keep = "everything"
+first_activations = "dram"
 activations = "dram"
 activation_slots = 5
 gradients = "hbm"
@@ -186,6 +189,9 @@ host_waits = "per_buffer"
   EXPECT_EQ(p.nvme_slots, 4);
   EXPECT_EQ(p.keep, Keep::input_attention);
   EXPECT_EQ(p.checkpoint_every, 4);
+  EXPECT_EQ(p.first_layers, 3);
+  EXPECT_EQ(p.first_keep, Keep::everything);
+  EXPECT_EQ(p.first_activations, TierKind::dram);
   EXPECT_EQ(p.activations, TierKind::dram);
   EXPECT_EQ(p.activation_slots, 5);
   EXPECT_EQ(p.gradients, TierKind::hbm);
@@ -366,7 +372,7 @@ TEST_F(ScenarioFile, OverridesReplaceAndAdd) {
 TEST_F(ScenarioFile, GivenParametersAreFixed) {
   EXPECT_EQ(read(kScenario).fixed, std::set<std::string>{});
   EXPECT_EQ(read(kScenario, {"policy.keep=everything", "policy.optimizer_time=end", "policy.name=megatrain"}).fixed,
-            (std::set<std::string>{"keep", "optimizer_when"}));
+            (std::set<std::string>{"first_layers", "keep", "optimizer_when"}));
   // A policy that is written out leaves nothing open but its name.
   const Scenario whole = read(replaced(kScenario, "[policy]\nname = \"penstock\"\n", policy_text(PolicyParameters{})));
   EXPECT_TRUE(whole.fixed.contains("group"));

@@ -36,7 +36,7 @@ class OpenPolicyTest : public testing::TestWithParam<int> {
   }
 };
 
-TEST_P(OpenPolicyTest, FitsIsProvedAndNoSlowerThanTheStart) {
+TEST_P(OpenPolicyTest, FitsIsProvedNoSlowerThanTheStartAndOfTheSameBits) {
   const Scenario before = scenario();
   Scenario planned = before;
   const std::string line = choose_open_policy(planned);
@@ -47,29 +47,23 @@ TEST_P(OpenPolicyTest, FitsIsProvedAndNoSlowerThanTheStart) {
   if (fits(before)) {
     EXPECT_LE(step_seconds(planned), slowest * step_seconds(before));
   }
-}
-
-TEST_P(OpenPolicyTest, NeverChangesABit) {
-  Scenario planned = scenario();
-  const Numerics numerics = planned.policy.numerics;
-  choose_open_policy(planned);
-  EXPECT_EQ(planned.micro_batch, 2);
   EXPECT_EQ(planned.policy.name, "penstock");
-  EXPECT_EQ(planned.policy.numerics.chunking.mlp_tokens, numerics.chunking.mlp_tokens);
-  EXPECT_EQ(planned.policy.numerics.chunking.loss_tokens, numerics.chunking.loss_tokens);
-  EXPECT_EQ(planned.policy.numerics.states, StateFormat::planes);
-  EXPECT_TRUE(planned.policy.numerics.clip);
+  EXPECT_EQ(planned.micro_batch, 2);
+  const Numerics &now = planned.policy.numerics, &then = before.policy.numerics;
+  EXPECT_EQ(now.chunking.mlp_tokens, then.chunking.mlp_tokens);
+  EXPECT_EQ(now.chunking.loss_tokens, then.chunking.loss_tokens);
+  EXPECT_EQ(now.states, StateFormat::planes);
+  EXPECT_TRUE(now.clip);
 }
 
 TEST_P(OpenPolicyTest, TheSameForAnyNumberOfThreads) {
   std::vector<std::string> policies;
-  for (const int threads : {1, 2, 5}) {
+  for (const int threads : {1, 3}) {
     Scenario planned = scenario();
     choose_open_policy(planned, threads);
     policies.push_back(policy_text(planned.policy));
   }
   EXPECT_EQ(policies[1], policies[0]);
-  EXPECT_EQ(policies[2], policies[0]);
 }
 
 INSTANTIATE_TEST_SUITE_P(Machines, OpenPolicyTest, testing::Range(0, 4));
@@ -130,7 +124,6 @@ TEST(OpenPolicy, SmallChunksOnlyWhereNothingElseFits) {
   Scenario least = roomy;
   least.policy.weight_buffers = least.policy.activation_slots = least.policy.gradient_slots = 1;
   least.policy.activations = TierKind::dram;
-  least.policy.checkpoint_every = 2;
   const std::int64_t whole = arena_bytes(least.policy_input()).hbm;
   least.policy.numerics.chunking.mlp_tokens = 1024;
   const std::int64_t chunked = arena_bytes(least.policy_input()).hbm;

@@ -27,6 +27,9 @@ Candidate unusual() {
   p.keep = Keep::input_attention;
   p.checkpoint_every = 2;
   p.activations = TierKind::dram;
+  p.first_layers = 11;
+  p.first_keep = Keep::everything;
+  p.first_activations = TierKind::dram;
   p.activation_slots = 5;
   p.gradients = TierKind::hbm;
   p.gradient_sums = TierKind::dram;

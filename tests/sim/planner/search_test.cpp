@@ -19,6 +19,7 @@ SearchSpace small_space() {
   space.micro_batches = {1, 2, 4};
   space.chunkings = {{0, 0}};
   space.keeps = {{Keep::everything, 1}, {Keep::input, 1}, {Keep::input, 2}};
+  space.firsts = {{}, {0.4, Keep::everything, TierKind::hbm}, {0.4, Keep::everything, TierKind::dram}};
   space.most_groups = 4;
   space.activations = {TierKind::hbm, TierKind::dram};
   space.gradients = {TierKind::dram, TierKind::hbm};

@@ -33,6 +33,9 @@ PolicyParameters any_parameters(std::mt19937& random) {
   p.keep = any_of(random, {Keep::input, Keep::input_attention, Keep::everything});
   p.checkpoint_every = any_of(random, {1, 1, 2, 3});
   p.activations = any_of(random, {TierKind::hbm, TierKind::dram});
+  p.first_layers = any_of(random, {0, 0, 1, 3, 5});
+  p.first_keep = any_of(random, {Keep::input, Keep::input_attention, Keep::everything});
+  p.first_activations = any_of(random, {TierKind::hbm, TierKind::dram});
   p.gradients = any_of(random, {TierKind::hbm, TierKind::dram, p.nvme_states != 0 ? TierKind::nvme : TierKind::dram});
   p.gradient_sums = any_of(random, {TierKind::hbm, TierKind::dram});
   p.optimizer_place = any_of(random, {OptimizerPlace::host, OptimizerPlace::gpu});
