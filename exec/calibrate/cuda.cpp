@@ -137,14 +137,16 @@ class CudaCalibration {
       counts.insert(std::clamp(wanted > 0 ? wanted : limits_.cores - 1, 1, limits_.cores));
     }
     largest = std::min(largest, kLargeLayer);
-    HostPasses passes(2 * kLargeLayer * HostPasses::kBytes);
     for (const int threads : counts)
-      for (const std::int64_t elements : std::set{kSmallLayer, largest})
+      for (const std::int64_t elements : std::set{kSmallLayer, largest}) {
+        // Anew: the low bits of one layout would be denormal floats of another, and arithmetic on those is slow.
+        HostPasses passes(2 * kLargeLayer * HostPasses::kBytes);
         for (MeasuredPass& pass : passes.run(elements, threads)) {
           double& widest = profile_.spread[pass.point.name];
           widest = std::max(widest, pass.spread);
           profile_.machine.cpu.passes.push_back(std::move(pass.point));
         }
+      }
   }
 
   void curves(CudaCopies& copies) {

@@ -16,11 +16,11 @@ namespace {
 constexpr auto kIdle = std::chrono::milliseconds(250);
 constexpr auto kRest = std::chrono::milliseconds(25);  // the power limit forgets, clocks stay up
 constexpr double kBurstSeconds = 0.15;                 // of one op's samples
-constexpr double kStretchSeconds = 0.04;
-constexpr double kSustainedSeconds = 4;  // of the rounds in which ops are timed
+constexpr double kSustainedSeconds = 4;                // of the rounds in which ops are timed
 constexpr std::size_t kMostGated = 250;  // commands behind a closed gate; the queue holds about a thousand
 constexpr std::size_t kSmooth = 5;
 constexpr double kMostResponses = 2000;
+constexpr std::size_t kTimedLayers = 4;  // of a micro-batch
 constexpr int kLeastSamples = 2, kMostSamples = 7, kMostRounds = 9;
 
 double seconds_since(std::int64_t start) { return static_cast<double>(now_ns() - start) * 1e-9; }
@@ -140,12 +140,6 @@ TemplateBinding CudaOps::bind(const CalibrationOp& op) {
   return b;
 }
 
-std::vector<const CudaOps::BoundOp*> CudaOps::stretch_of(const BoundOp& op) const {
-  if (&op == recompute_) return {recompute_, backward_};
-  if (op.op.kind == LayerKind::decoder && op.op.pass == Pass::backward) return {recompute_, &op};
-  return {&op};
-}
-
 void CudaOps::run_sample(const BoundOp& op, Sample& sample, bool marked) {
   templates_.listen(marked ? &sample : nullptr);
   sample.begin(stream_);
@@ -202,27 +196,46 @@ void CudaOps::measure_burst(KernelTables& tables) {
   }
 }
 
+const CudaOps::BoundOp* CudaOps::find(LayerKind kind, Pass pass, bool accumulates, ElementType gradient) const {
+  const auto found = std::find_if(ops_.begin(), ops_.end(), [&](const BoundOp& op) {
+    return op.op.kind == kind && op.op.pass == pass && op.op.accumulates == accumulates && op.op.gradient == gradient;
+  });
+  return &*found;  // calibration_ops has them all
+}
+
+void CudaOps::run_micro_batch(bool accumulates, ElementType gradient,
+                              const std::function<void(const BoundOp&)>& run_op) {
+  const std::size_t decoders = model_.layers.size() - 2;
+  run_op(*find(LayerKind::embedding, Pass::forward, false, ElementType::fp32));
+  for (std::size_t i = 0; i < decoders; ++i) run_op(*forward_);
+  run_op(*find(LayerKind::head, Pass::loss, accumulates, gradient));
+  for (std::size_t i = 0; i < decoders; ++i) {
+    run_op(*recompute_);
+    run_op(*find(LayerKind::decoder, Pass::backward, accumulates, gradient));
+  }
+  run_op(*find(LayerKind::embedding, Pass::backward, accumulates, gradient));
+}
+
 void CudaOps::measure_sustained(KernelTables& tables, double settle_seconds) {
   // Nothing waits for the GPU: events are read at the end, and the queue's length is the only brake.
   for (const std::int64_t start = now_ns(); seconds_since(start) < settle_seconds;)
-    for (const BoundOp* op : {forward_, recompute_, backward_}) run(*op);
+    run_micro_batch(true, ElementType::fp32, [this](const BoundOp& op) { run(op); });
   std::vector<Samples> samples(ops_.size());
+  std::vector<std::size_t> executed(ops_.size());
+  // Some of the layers are timed, in turn whole and kernel by kernel; of the other ops every one.
+  const std::size_t every = std::max<std::size_t>(1, (model_.layers.size() - 2) / kTimedLayers);
+  const auto timed = [&](const BoundOp& op) {
+    const auto i = static_cast<std::size_t>(&op - ops_.data());
+    const std::size_t stride = op.op.kind == LayerKind::decoder ? every : 1, turn = executed[i]++;
+    if (turn % stride != 0) return run(op);
+    const bool marked = turn / stride % 2 == 1;
+    (marked ? samples[i].marked : samples[i].whole).emplace_back(marked ? op.executions : 0);
+    run_sample(op, (marked ? samples[i].marked : samples[i].whole).back(), marked);
+  };
   const std::int64_t start = now_ns();
-  for (int round = 0; round < kMostRounds && (round < kLeastSamples || seconds_since(start) < kSustainedSeconds);
-       ++round)
-    for (std::size_t i = 0; i < ops_.size(); ++i) {
-      samples[i].whole.emplace_back();
-      samples[i].marked.emplace_back(ops_[i].executions);
-      const std::vector<const BoundOp*> stretch = stretch_of(ops_[i]);
-      double seconds = 0;
-      while (seconds < kStretchSeconds)
-        for (const BoundOp* op : stretch) {
-          run(*op);
-          seconds += std::max(op->burst_seconds, 1e-5);
-        }
-      run_sample(ops_[i], samples[i].whole.back(), false);
-      run_sample(ops_[i], samples[i].marked.back(), true);
-    }
+  for (int round = 0; round < kMostRounds && (round < 2 || seconds_since(start) < kSustainedSeconds); ++round)
+    for (const ElementType gradient : {ElementType::fp32, ElementType::bf16})
+      for (const bool accumulates : {true, false}) run_micro_batch(accumulates, gradient, timed);
   synchronize();
   for (std::size_t i = 0; i < ops_.size(); ++i)
     collect(ops_[i], samples[i], [&](const KernelTime& time) { tables.add_sustained(time); });
@@ -274,7 +287,14 @@ CudaOps::Paced CudaOps::measure_paced(double duty, double seconds) {
   while (seconds_since(start) < seconds || counted == 0) {
     const std::int64_t turn = now_ns();
     Sample sample;
-    run_sample(*forward_, sample, false);
+    gate_.close(stream_);  // else the GPU waits for launches
+    try {
+      run_sample(*forward_, sample, false);
+    } catch (...) {
+      gate_.open();
+      throw;
+    }
+    gate_.open();
     synchronize();
     const double pause = sample.seconds() * (1 / duty - 1) - (seconds_since(turn) - sample.seconds());
     if (pause > 0) std::this_thread::sleep_for(std::chrono::duration<double>(pause));

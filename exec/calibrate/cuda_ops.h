@@ -24,9 +24,9 @@ class CudaOps {
 
   /// The ops one by one, after idling.
   void measure_burst(KernelTables& tables);
-  /// Layers without a pause for `settle_seconds`, then each op in a stretch of its own, as a step has them: forward
-  /// after forward, recompute and backward in turn. A power limit acts within tens of milliseconds, so that a stretch
-  /// of light work runs at a higher clock than one of heavy work. REQUIRES: measure_burst has been run.
+  /// Each op in the company that it has in a step: as many forwards, recomputes and backwards as the model has layers,
+  /// over and over without a pause, timed after `settle_seconds`. A power limit acts within a tenth of a second, so
+  /// that a stretch of light work runs at a higher clock than one of heavy work.
   void measure_sustained(KernelTables& tables, double settle_seconds);
 
   /// Time of the launch thread per kernel of a decoder layer.
@@ -58,8 +58,9 @@ class CudaOps {
   void fill_weights(const Layer& layer, const DeviceMemory& weights);
   TemplateBinding bind(const CalibrationOp& op);
   void run(const BoundOp& op) { templates_.run(op.binding, stream_); }
-  /// The ops between which a step has this one.
-  std::vector<const BoundOp*> stretch_of(const BoundOp& op) const;
+  const BoundOp* find(LayerKind kind, Pass pass, bool accumulates, ElementType gradient) const;
+  /// Calls run_op with the ops of a micro-batch in order, one layer's memory standing in for all.
+  void run_micro_batch(bool accumulates, ElementType gradient, const std::function<void(const BoundOp&)>& run_op);
   void synchronize() const { PENSTOCK_CUDA(cudaStreamSynchronize(stream_)); }
   /// One execution, `marked` or not, held back where that is possible.
   void run_sample(const BoundOp& op, Sample& sample, bool marked);

@@ -29,9 +29,10 @@ class HostPasses {
 
  private:
   struct Layer;
-  template <class Body>
+  /// `prepare` is not timed.
+  template <class Prepare, class Body>
   MeasuredPass timed(const std::string& name, std::int64_t elements, double bytes_per_element, int threads,
-                     const Body& body);
+                     const Prepare& prepare, const Body& body);
   Layer next_layer(std::int64_t elements);
 
   Arena arena_;
