@@ -1,7 +1,9 @@
 // The recorded runs of the repository, predicted anew: no change of the simulator may make them worse. The bounds are
-// the thresholds of docs/validation.md, which were stated before anything was measured, but for the median step error:
-// the first six runs reach 2.44 % where 2 % was the aim (docs/validation.md says why), and it may not grow from there.
+// the thresholds of docs/validation.md, which were stated before anything was measured. A run whose own steps differ by
+// more than a maximum allows is held to that spread instead: docs/validation.md explains each of them.
 #include <gtest/gtest.h>
+
+#include <algorithm>
 
 #include "shared/ir/memory.h"
 #include "shared/scenario/scenario.h"
@@ -13,9 +15,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kMedianStep = 0.025;
+constexpr double kMedianStep = 0.02;
 constexpr double kMedianStall = 0.02, kMaximumStall = 0.05;
 constexpr double kTau = 0.95;
+/// Explained in docs/validation.md.
+const std::vector<std::string> kUnsteady{"2026-11-29/0.5b-16x1024-zero3-offload",
+                                         "2026-11-29/3b-32x1024-zero3-offload"};
 
 /// scenarios/measured/<machine>/*.json. Every machine answers for itself.
 const fs::path kCorpus = fs::path(PENSTOCK_SOURCE_DIR) / "scenarios/measured";
@@ -35,11 +40,17 @@ TEST(Corpus, IsPredictedWithinTheThresholds) {
   for (const fs::path& folder : folders) {
     SCOPED_TRACE(folder.string());
     const std::vector<RecordedRow> rows = validate_folder(folder, {}).recorded;
-    const ErrorSummary step = step_errors(rows), stall = stall_errors(rows);
-    EXPECT_LE(step.median, kMedianStep);
-    EXPECT_LE(step.maximum, kProfileError) << step.worst;
-    EXPECT_LE(stall.median, kMedianStall);
-    EXPECT_LE(stall.maximum, kMaximumStall) << stall.worst;
+    EXPECT_LE(step_errors(rows).median, kMedianStep);
+    EXPECT_LE(stall_errors(rows).median, kMedianStall);
+    std::vector<std::string> unsteady;
+    for (const RecordedRow& row : rows) {
+      EXPECT_LE(row.step_error, std::max(kProfileError, row.spread)) << row.scenario;
+      EXPECT_LE(row.stall_error, std::max(kMaximumStall, row.spread)) << row.scenario;
+      if (row.step_error > kProfileError || row.stall_error > kMaximumStall) unsteady.push_back(row.scenario);
+    }
+    if (folder.filename() == "h200") {
+      EXPECT_EQ(unsteady, kUnsteady);
+    }
     if (const RankCorrelation order = rank_correlation(rows); order.pairs > 0) {
       EXPECT_GE(order.tau(), kTau);
     }
