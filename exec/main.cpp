@@ -70,6 +70,7 @@ void add_calibrate(CLI::App& program, CalibrateCommandOptions& options, Chosen& 
                                   "  penstock-exec calibrate scenarios/quickstart.toml -o profile.json\n"
                                   "  penstock-sim simulate scenarios/quickstart.toml --profile profile.json\n"
                                   "  penstock-exec calibrate a.toml b.toml -o profile.json --backend cuda\n"
+                                  "  penstock-exec calibrate a.toml -o profile.json --nvme /mnt/drive\n"
                                   "Microbenchmarks only: no training step is run.\n",
                                   options.json);
   command
@@ -77,6 +78,10 @@ void add_calibrate(CLI::App& program, CalibrateCommandOptions& options, Chosen& 
                    "scenario files (TOML): which shapes to measure; with --backend cuda several")
       ->required();
   command->add_option("-o,--output", options.output, "profile to write")->type_name("FILE")->required();
+  command
+      ->add_option("--nvme", options.nvme,
+                   "also measure the drive with this folder, by a file of at most 2 GiB that leaves nothing behind")
+      ->type_name("FOLDER");
   add_overrides(command, options.overrides);
   add_backend(command, options.backend);
   command->callback([&] { chosen = [&] { return calibrate_command(options); }; });

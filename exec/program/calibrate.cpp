@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <stdexcept>
 
+#include "exec/calibrate/nvme.h"
 #include "exec/cuda/backend.h"
 #include "exec/program/commands.h"
 #include "exec/program/setup.h"
@@ -17,7 +19,7 @@
 namespace penstock::exec {
 namespace {
 
-void print_profile(const Profile& profile, const std::string& output, double seconds) {
+void print_profile(const Profile& profile, bool nvme, const std::string& output, double seconds) {
   const Machine& machine = profile.machine;
   fmt::print("{}, measured in {}\n", profile.host, format_seconds(seconds));
   const Gpu& gpu = machine.gpu;
@@ -51,6 +53,11 @@ void print_profile(const Profile& profile, const std::string& output, double sec
                sharing.cpu_bytes_per_second / machine.cpu.adamw_bytes_per_parameter * 1e-9,
                sharing.h2d ? format_bandwidth(sharing.h2d_bytes_per_second) : "-",
                sharing.d2h ? format_bandwidth(sharing.d2h_bytes_per_second) : "-");
+  if (nvme)
+    fmt::print("NVMe        read {}, write {}, latency {}, {} free\n",
+               format_bandwidth(machine.nvme.read_bytes_per_second),
+               format_bandwidth(machine.nvme.write_bytes_per_second), format_seconds(machine.nvme.latency_seconds),
+               format_bytes_gib(static_cast<double>(machine.nvme.bytes)));
   fmt::print("signalling  {}\n", format_seconds(machine.host_op_seconds));
   const auto widest = std::max_element(profile.spread.begin(), profile.spread.end(),
                                        [](const auto& a, const auto& b) { return a.second < b.second; });
@@ -76,7 +83,16 @@ int calibrate_command(const CalibrateCommandOptions& options) {
   const CalibrationProgress progress = [&status](const std::string& what, double share) {
     status.show(fmt::format("{:3.0f} %  {}", share * 100, what));
   };
-  const Profile profile = cuda ? calibrate_cuda(scenarios, progress) : calibrate_host(scenarios.front(), progress);
+  std::optional<MeasuredNvme> nvme;
+  if (!options.nvme.empty()) {
+    progress("NVMe", 0);
+    nvme = measure_nvme(options.nvme);
+  }
+  Profile profile = cuda ? calibrate_cuda(scenarios, progress) : calibrate_host(scenarios.front(), progress);
+  if (nvme) {
+    profile.machine.nvme = nvme->drive;
+    profile.spread.merge(nvme->spread);
+  }
   status.clear();
   write_profile_file(profile, options.output);
   const double seconds = static_cast<double>(now_ns() - start) * 1e-9;
@@ -88,7 +104,7 @@ int calibrate_command(const CalibrateCommandOptions& options) {
                                          {"spread", profile.spread}};
     fmt::print("{}\n", json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
   } else {
-    print_profile(profile, options.output.string(), seconds);
+    print_profile(profile, nvme.has_value(), options.output.string(), seconds);
   }
   return kExitDone;
 }

@@ -29,6 +29,7 @@ struct CalibrateCommandOptions {
   std::vector<std::filesystem::path> scenarios;
   std::vector<std::string> overrides;
   std::filesystem::path output;
+  std::filesystem::path nvme;  // folder on the drive to measure; empty: its figures stay the scenario's
   std::string backend;
   bool json = false;
 };

@@ -187,6 +187,7 @@ TEST_F(ProgramTest, BadInputExitsWithTwo) {
   expect_error("run s.toml --set run.weights=no.safetensors", 2, "no.safetensors");
   expect_error("calibrate s.toml -o no/such.json", 2, "does not exist");
   expect_error("calibrate s.toml -o s.toml", 2, "name another file");
+  expect_error("calibrate s.toml -o p.json --nvme no/such", 2, "--nvme no/such: No such file or directory");
   expect_error("run s.toml --timeline s.toml", 2, "name another file");
   expect_error("run s.toml --save c --timeline c", 2, "name another file");
   expect_error("run s.toml --hbm-limit 0B", 2, "more than zero");
