@@ -107,8 +107,9 @@ void choose_states(const RunCommandOptions& options, Setup& setup) {
 /// Where the schedule goes that the policy writes: beside the timeline, where `penstock-sim compare` looks.
 fs::path schedule_beside(const RunCommandOptions& options) { return options.timeline.parent_path() / "schedule.json"; }
 
-void check_output_files(const RunCommandOptions& options) {
-  std::vector<fs::path> taken{options.scenario, options.profile, options.schedule, options.save};
+void check_output_files(const RunCommandOptions& options, const Scenario& scenario) {
+  std::vector<fs::path> taken = scenario.files;
+  taken.insert(taken.end(), {options.schedule, options.save});
   std::vector<fs::path> outputs;
   if (!options.timeline.empty() && options.schedule.empty()) outputs.push_back(schedule_beside(options));
   if (!options.timeline.empty()) outputs.push_back(options.timeline);
@@ -129,7 +130,7 @@ Setup prepare(const RunCommandOptions& options, StatusLine& status) {
   const Scenario& scenario = setup.scenario;
   if (!options.record.empty()) require_recordable(scenario, options.schedule);
   if (!options.save.empty()) check_save_target(options.save);
-  check_output_files(options);
+  check_output_files(options, scenario);
   const TokenShape shape{scenario.sequences, scenario.sequence_length, scenario.model.config.vocabulary};
   setup.tokens = open_tokens(scenario.run.data, scenario.path, shape, scenario.run.seed);
   choose_states(options, setup);

@@ -16,6 +16,7 @@
 #include "shared/policy/parameters.h"
 #include "shared/toml_reader.h"
 #include "shared/units.h"
+#include "sim/planner/candidate_text.h"
 #include "sim/planner/open_policy.h"
 
 namespace penstock::exec {
@@ -90,7 +91,13 @@ std::string planned_line(Scenario& scenario, const Backend& backend) {
 }
 
 Schedule proved_schedule(const Scenario& scenario, const fs::path& file) {
-  Schedule schedule = file.empty() ? make_schedule(scenario.policy_input()) : read_schedule(file);
+  const PolicyInput input = scenario.policy_input();
+  if (file.empty())
+    if (const ArenaBytes arenas = arena_bytes(input); !fits(arenas, input))
+      throw DoesNotFit(fmt::format("{}: policy {} does not fit: {}; `penstock-sim fit` says what takes it",
+                                   scenario.path.string(), scenario.policy.name,
+                                   sim::shortage_text(arenas, scenario.machine)));
+  Schedule schedule = file.empty() ? make_schedule(input) : read_schedule(file);
   if (!file.empty()) {
     require_same_workload(schedule, scenario, file);
     for (Tier& tier : schedule.tiers)

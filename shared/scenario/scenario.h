@@ -53,6 +53,8 @@ struct Scenario {
   RunOptions run;
   std::optional<Published> published;
   std::string text;  // the file itself, for reports
+  /// What it was read from, and what a run of it reads: no output may go there.
+  std::vector<std::filesystem::path> files;
 
   /// What make_schedule needs; the libraries' workspace by model, length and run.deterministic, none on the host.
   PolicyInput policy_input() const;

@@ -44,6 +44,7 @@ class ScenarioReader {
  public:
   ScenarioReader(const TomlDocument& document, const std::filesystem::path& path) : document_(document) {
     scenario_.path = path;
+    scenario_.files = {path};
     scenario_.name = path.stem().string();
     scenario_.text = document.text;
   }
@@ -63,18 +64,19 @@ class ScenarioReader {
 
  private:
   /// In a file: relative to the file. On the command line: as the shell would take it, or else relative to the file.
-  std::filesystem::path path(TomlSection& section, const std::string& key) const {
-    const std::filesystem::path given = section.text(key);
-    if (given.empty()) section.fail(key, "expected a path, found an empty text");
-    if (given.is_absolute()) return given;
+  std::filesystem::path path(TomlSection& section, const std::string& key) {
+    std::filesystem::path found = section.text(key);
+    if (found.empty()) section.fail(key, "expected a path, found an empty text");
     std::error_code ignored;
     const bool from_command_line = section.value(key).place.starts_with(kOverridePlace);
-    if (from_command_line && std::filesystem::exists(given, ignored)) return given;
-    return scenario_.path.parent_path() / given;
+    if (found.is_relative() && !(from_command_line && std::filesystem::exists(found, ignored)))
+      found = scenario_.path.parent_path() / found;
+    scenario_.files.push_back(found);
+    return found;
   }
 
   /// An existing file, so that the error names the line that asks for it.
-  std::filesystem::path existing(TomlSection& section, const std::string& key) const {
+  std::filesystem::path existing(TomlSection& section, const std::string& key) {
     const std::filesystem::path found = path(section, key);
     std::error_code ignored;
     if (!std::filesystem::exists(found, ignored)) section.fail(key, fmt::format("there is no file {}", found.string()));

@@ -38,12 +38,14 @@ std::string choose_open_policy(Scenario& scenario, int threads) {
     if (result.best.empty()) result = quick_search(chunked, compact_space(chunked), threads);
     if (!result.best.empty()) break;
   }
+  scenario.fixed = all;
   const bool fits = !result.best.empty();
+  if (!fits && result.shortage.arenas.hbm == 0)
+    return "nothing could be planned with what is given; the rest is the preset's start";
   const Candidate& plan = fits ? result.best.front().candidate : result.shortage.candidate;
   const std::string name = scenario.policy.name;
   scenario.policy = plan.parameters;
   scenario.policy.name = name;
-  scenario.fixed = all;
   return fmt::format("{}: {} ({} schedules simulated)", fits ? "planned" : "nothing fits; the closest",
                      candidate_text(plan), result.evaluated);
 }

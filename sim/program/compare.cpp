@@ -43,20 +43,20 @@ Schedule schedule_of(const CompareOptions& options, Scenario scenario) {
 }  // namespace
 
 int compare(const CompareOptions& options) {
-  std::vector<std::filesystem::path> taken{options.predicted, options.measured, schedule_file(options),
-                                           options.scenario.scenario, options.scenario.profile};
+  const ScenarioChoice& choice = options.scenario;
+  if (choice.scenario.empty() && !(choice.overrides.empty() && choice.profile.empty()))
+    throw InputError("--set and --profile change a scenario, and there is none: add --scenario FILE");
+  Scenario scenario;
+  if (!choice.scenario.empty()) scenario = load_scenario(choice);
+  std::vector<std::filesystem::path> taken = scenario.files;
+  taken.insert(taken.end(), {options.predicted, options.measured, schedule_file(options)});
   for (const std::filesystem::path& output : {options.trace, options.html}) {
     if (output.empty()) continue;
     check_output_file(output, taken);
     taken.push_back(output);
   }
-  const ScenarioChoice& choice = options.scenario;
-  if (choice.scenario.empty() && !(choice.overrides.empty() && choice.profile.empty()))
-    throw InputError("--set and --profile change a scenario, and there is none: add --scenario FILE");
   const Timeline predicted = read_timeline(options.predicted);
   const Timeline measured = read_timeline(options.measured);
-  Scenario scenario;
-  if (!choice.scenario.empty()) scenario = load_scenario(choice);
   const Schedule schedule = schedule_of(options, scenario);
   const Comparison comparison = compare_timelines(schedule, predicted, measured);
 

@@ -2,8 +2,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include <array>
-
 #include "shared/error.h"
 #include "shared/files.h"
 #include "shared/ir/schedule_json.h"
@@ -14,8 +12,8 @@
 namespace penstock::sim {
 
 int plan(const PlanOptions& options) {
-  check_output_file(options.output, std::array{options.scenario.scenario, options.scenario.profile});
   Scenario scenario = load_scenario(options.scenario);
+  check_output_file(options.output, scenario.files);
   const std::string planned = planned_line(scenario);
   const Schedule schedule = proved_schedule(scenario, {});
   const std::vector<TierMemory> memory = memory_on(schedule, scenario);

@@ -23,7 +23,9 @@ nlohmann::ordered_json range_json(const Range& range) { return nlohmann::ordered
 std::string calibration_note(const Machine& machine) {
   const double percent = 100 * step_error_share(machine);
   if (machine.measured)
-    return fmt::format("calibrated: steps predicted from a profile were within {:.0f} % of measured ones", percent);
+    return fmt::format(
+        "calibrated: steps predicted from a profile were within {:.0f} % of measured ones, where those were steady",
+        percent);
   return fmt::format(
       "uncalibrated: {} is known from a hardware file, and steps predicted so were within {:.0f} % of published ones; "
       "`penstock-exec calibrate` on the machine writes a profile for --profile",

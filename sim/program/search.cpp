@@ -233,13 +233,13 @@ SearchResult run_search(const Scenario& scenario, const SearchCommandOptions& co
 }  // namespace
 
 int search_command(const SearchCommandOptions& command) {
-  std::vector<std::filesystem::path> taken{command.scenario.scenario, command.scenario.profile};
+  const Scenario scenario = load_scenario(command.scenario);
+  std::vector<std::filesystem::path> taken = scenario.files;
   for (const std::filesystem::path& output : {command.output, command.scenario_out}) {
     if (output.empty()) continue;
     check_output_file(output, taken);
     taken.push_back(output);
   }
-  const Scenario scenario = load_scenario(command.scenario);
   SearchOptions options;
   const SearchResult result = run_search(scenario, command, options);
   if (result.best.empty()) {

@@ -135,9 +135,10 @@ std::filesystem::path schedule_beside(const SimulateCommandOptions& options) {
   return options.timeline.parent_path() / "schedule.json";
 }
 
-void check_output_files(const SimulateCommandOptions& options) {
+void check_output_files(const SimulateCommandOptions& options, const Scenario& scenario) {
   using std::filesystem::path;
-  std::vector<path> taken{options.scenario.scenario, options.scenario.profile, options.schedule};
+  std::vector<path> taken = scenario.files;
+  taken.push_back(options.schedule);
   std::vector<path> outputs;
   if (!options.timeline.empty() && options.schedule.empty()) outputs.push_back(schedule_beside(options));
   if (!options.timeline.empty()) outputs.push_back(options.timeline);
@@ -170,8 +171,8 @@ std::string write_files(const SimulateCommandOptions& options, const Schedule& s
 }  // namespace
 
 int simulate_command(const SimulateCommandOptions& options) {
-  check_output_files(options);
   Scenario scenario = load_scenario(options.scenario);
+  check_output_files(options, scenario);
   const std::string planned = options.schedule.empty() ? planned_line(scenario) : "";
   const Schedule schedule = proved_schedule(scenario, options.schedule);
   const std::vector<TierMemory> memory = memory_on(schedule, scenario);
