@@ -43,6 +43,7 @@ class HostKernels::Implementation {
         pool_(static_cast<std::size_t>(std::max(kLeastPool, 4 * largest_operand(model, batch)))) {
     const std::uint64_t key = random_key(1, "calibration");
     for (std::size_t i = 0; i < pool_.size(); ++i) pool_[i] = round_to_bf16(0.125f * random_normal(key, i & 0xFFFF));
+    results_ = pool_;  // what is worked on in place is sound as well
     gradient_.resize(static_cast<std::size_t>(largest_operand(model, batch)));
     ready_.assign(gradient_.size(), 0.25f);
     tokens_.resize(static_cast<std::size_t>(batch.sequences * (batch.sequence_length + 1)));
@@ -70,12 +71,15 @@ class HostKernels::Implementation {
     forward_product(kernel);
   }
 
-  /// The next `count` elements of the pool.
-  Half* take(std::int64_t count) {
+  /// The next `count` elements of the operands, and the next for a result. They stay apart: results of results shrink
+  /// to denormals within a few repeats, and arithmetic on those is tens of times slower.
+  const Half* take(std::int64_t count) { return next(pool_, at_, count); }
+  Half* room_for(std::int64_t count) { return next(results_, results_at_, count); }
+  static Half* next(std::vector<Half>& pool, std::int64_t& at, std::int64_t count) {
     count = (count + 31) / 32 * 32;
-    if (at_ + count > static_cast<std::int64_t>(pool_.size())) at_ = 0;
-    Half* start = pool_.data() + at_;
-    at_ += count;
+    if (at + count > static_cast<std::int64_t>(pool.size())) at = 0;
+    Half* start = pool.data() + at;
+    at += count;
     return start;
   }
   static Matrix<float> room(ScratchScope& scratch, std::int64_t rows, std::int64_t columns) {
@@ -97,7 +101,7 @@ class HostKernels::Implementation {
     const Matrix<float> left = widened(scratch, kernel.m, kernel.k), product = room(scratch, kernel.m, kernel.n);
     multiply_transposed(left, weights, product);
     const std::int64_t elements = kernel.m * kernel.n;
-    Half* const out = take(elements);
+    Half* const out = room_for(elements);
     const bool residual = kernel.name == "attention output" || kernel.name == "down";
     if (!residual) return narrow<Bf16Storage>(product.data, elements, out);
     const Half* const other = take(elements);
@@ -113,7 +117,7 @@ class HostKernels::Implementation {
     const Matrix<float> weights = head ? ready(kernel.k, kernel.n) : room(scratch, kernel.k, kernel.n);
     if (once_ && !head) widen<Bf16Storage>(take(kernel.k * kernel.n), kernel.k * kernel.n, weights.data);
     multiply(left, weights, product);
-    narrow<Bf16Storage>(product.data, kernel.m * kernel.n, take(kernel.m * kernel.n));
+    narrow<Bf16Storage>(product.data, kernel.m * kernel.n, room_for(kernel.m * kernel.n));
   }
 
   /// [m, n] from k rows of [k, m] and [k, n].
@@ -132,10 +136,10 @@ class HostKernels::Implementation {
     gradient.add(0, part, elements);
   }
 
-  void attention() { attention_forward<Bf16Storage>(model_, batch_, take(qkv()), take(context()), lse_.data()); }
+  void attention() { attention_forward<Bf16Storage>(model_, batch_, take(qkv()), room_for(context()), lse_.data()); }
   void attention_gradient() {
     attention_backward<Bf16Storage>(model_, batch_, take(qkv()), take(context()), lse_.data(), take(context()),
-                                    take(qkv()));
+                                    room_for(qkv()));
   }
   std::int64_t qkv() const { return batch_.tokens() * model_.qkv_columns(); }
   std::int64_t context() const { return batch_.tokens() * model_.query_columns(); }
@@ -155,31 +159,32 @@ class HostKernels::Implementation {
 
   void norm() {
     const std::int64_t rows = batch_.tokens(), columns = model_.config.hidden;
-    rmsnorm<Bf16Storage>(take(rows * columns), take(columns), take(rows * columns), rows, columns,
+    rmsnorm<Bf16Storage>(take(rows * columns), take(columns), room_for(rows * columns), rows, columns,
                          model_.config.rms_epsilon);
   }
   void norm_gradient() {
     const std::int64_t rows = batch_.tokens(), columns = model_.config.hidden, elements = rows * columns;
     ScratchScope scratch;
-    rmsnorm_backward<Bf16Storage>(take(elements), take(columns), take(elements), take(elements), take(elements),
+    rmsnorm_backward<Bf16Storage>(take(elements), take(columns), take(elements), take(elements), room_for(elements),
                                   scratch.take<float>(columns), rows, columns, model_.config.rms_epsilon);
   }
   void activation(const Kernel& kernel) {
     const bool backward = kernel.name == "swiglu backward";
     const std::int64_t columns = model_.config.intermediate;
     const std::int64_t rows = kernel.bytes / 2 / ((backward ? 6 : 3) * columns);
-    Half* const gate_up = take(rows * 2 * columns);
-    swiglu<Bf16Storage>(gate_up, take(rows * columns), rows, columns);
-    if (backward) swiglu_backward<Bf16Storage>(gate_up, take(rows * columns), take(rows * 2 * columns), rows, columns);
+    const Half* const gate_up = take(rows * 2 * columns);
+    swiglu<Bf16Storage>(gate_up, room_for(rows * columns), rows, columns);
+    if (backward)
+      swiglu_backward<Bf16Storage>(gate_up, take(rows * columns), room_for(rows * 2 * columns), rows, columns);
   }
   void rotary(bool backward) {
     const bool norm = model_.config.qk_norm;
     const std::int64_t dim = model_.config.head_dim;
-    Half* const raw = norm ? take(batch_.tokens() * (model_.query_columns() + model_.key_columns())) : nullptr;
+    Half* const raw = norm ? room_for(batch_.tokens() * (model_.query_columns() + model_.key_columns())) : nullptr;
     const Half *const q_norm = norm ? take(dim) : nullptr, *const k_norm = norm ? take(dim) : nullptr;
-    if (!backward) return rotate_queries_and_keys<Bf16Storage>(model_, batch_, q_norm, k_norm, take(qkv()), raw);
+    if (!backward) return rotate_queries_and_keys<Bf16Storage>(model_, batch_, q_norm, k_norm, room_for(qkv()), raw);
     ScratchScope scratch;
-    rotate_queries_and_keys_backward<Bf16Storage>(model_, batch_, q_norm, k_norm, raw, take(qkv()),
+    rotate_queries_and_keys_backward<Bf16Storage>(model_, batch_, q_norm, k_norm, raw, room_for(qkv()),
                                                   scratch.take<float>(dim), scratch.take<float>(dim));
   }
   void bias_gradient() {
@@ -196,14 +201,14 @@ class HostKernels::Implementation {
     const std::int64_t vocabulary = model_.config.vocabulary, rows = kernel.bytes / 2 / (2 * vocabulary);
     ScratchScope scratch;
     float* const row = scratch.take<float>(vocabulary);
-    Half* const logits = take(rows * vocabulary);
+    Half* const logits = room_for(rows * vocabulary);
     for (std::int64_t r = 0; r < rows; ++r)
       cross_entropy_row<Bf16Storage>(logits + r * vocabulary, vocabulary, r % vocabulary, 1.0, row);
   }
   void embedding() {
     const std::int64_t hidden = model_.config.hidden;
     embedding_forward<Bf16Storage>(model_, batch_, tokens_.data(), take(model_.config.vocabulary * hidden),
-                                   take(batch_.tokens() * hidden));
+                                   room_for(batch_.tokens() * hidden));
   }
   void embedding_gradient() {
     const std::int64_t hidden = model_.config.hidden;
@@ -214,8 +219,8 @@ class HostKernels::Implementation {
   const Model& model_;
   const BatchShape batch_;
   const ElementType gradient_type_;
-  std::vector<Half> pool_;
-  std::int64_t at_ = 0;
+  std::vector<Half> pool_, results_;
+  std::int64_t at_ = 0, results_at_ = 0;
   std::vector<float> gradient_;
   std::vector<float> ready_;
   std::vector<std::int32_t> tokens_;
