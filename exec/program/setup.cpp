@@ -66,6 +66,8 @@ std::unique_ptr<Backend> open_backend(const Scenario& scenario, const std::strin
     if (!cuda_device_available()) throw std::runtime_error("backend cuda: " + describe_cuda_devices());
     return make_cuda_backend({.device = 0, .deterministic = scenario.run.deterministic, .hbm_limit_bytes = limit});
   }
+  if (name.empty() && scenario.run.backend == "auto" && !scenario.machine.gpu.is_host)
+    fmt::print(stderr, "backend host, the CPU in the GPU's place: {}\n", describe_cuda_devices());
   return make_host_backend({scenario.run.link_h2d_bytes_per_second, scenario.run.link_d2h_bytes_per_second, limit});
 }
 
