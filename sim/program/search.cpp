@@ -215,9 +215,10 @@ SearchResult run_search(const Scenario& scenario, const SearchCommandOptions& co
   SearchResult result = search(scenario, default_space(scenario), options);
   // The short search of policy `penstock` looks elsewhere; where it found more, this one goes on from there.
   Scenario started = scenario;
-  choose_open_policy(started, command.threads);
+  const bool planned = !choose_open_policy(started, command.threads).empty();
   started.fixed = scenario.fixed;
-  if (!result.best.empty() && step_if_it_fits(started) < result.best.front().step_seconds * (1 - options.tolerance))
+  if (planned && !result.best.empty() &&
+      step_if_it_fits(started) < result.best.front().step_seconds * (1 - options.tolerance))
     result = search(started, default_space(scenario), options);
   if (shown) std::fputs("\r\033[K", stderr);
   return result;

@@ -239,9 +239,8 @@ TEST(Engine, AGpuThatNeverPausesRunsAtItsSustainedRate) {
   EXPECT_EQ(run.step_seconds, 12);
 }
 
-// The same op, then 10 on the host: T = 20 + 2 d with d = (10 + 2 d) / T, so 2 d^2 + 18 d - 10 = 0, d =
-// 0.524937810560445.
-TEST(Engine, AGpuThatIdlesRunsFaster) {
+/// A layer of 10 (12 sustained), then 10 on the host.
+TinySimulation half_idle_gpu() {
   TinySimulation tiny;
   OpCost cost = alone(10);
   cost.sustained_extra_seconds = 2;
@@ -249,6 +248,13 @@ TEST(Engine, AGpuThatIdlesRunsFaster) {
   const int host = tiny.costs(tiny.op("adam", TinySimulation::kHost, OptimizerWork{1, 1}), alone(10));
   tiny.after(host, {layer});
   tiny.after_previous_step(layer, {host});
+  return tiny;
+}
+
+// T = 20 + 2 d with d = (10 + 2 d) / T, so 2 d^2 + 18 d - 10 = 0, d =
+// 0.524937810560445.
+TEST(Engine, AGpuThatIdlesRunsFaster) {
+  const TinySimulation tiny = half_idle_gpu();
   const SimulatedRun run = tiny.run();
   EXPECT_NEAR(run.step_seconds, 20 + 2 * 0.524937810560445, 1e-10);
   EXPECT_EQ(run.period_steps, 1);
@@ -258,17 +264,11 @@ TEST(Engine, AGpuThatIdlesRunsFaster) {
 // d = 1 - (1 - a) (1 - exp(-1)), so the op takes 10 + 2 d and leaves 1 - (1 - a) exp(-(10 + 2 d) / 10), of which 10 s
 // on the host leave exp(-1). The fixed point is a = 0.280575, d = 0.545236.
 TEST(Engine, WithATimeConstantAGpuRemembersWhatItDidLately) {
-  TinySimulation tiny;
-  OpCost cost = alone(10);
-  cost.sustained_extra_seconds = 2;
-  const int layer = tiny.costs(tiny.compute("layer"), cost);
-  const int host = tiny.costs(tiny.op("adam", TinySimulation::kHost, OptimizerWork{1, 1}), alone(10));
-  tiny.after(host, {layer});
-  tiny.after_previous_step(layer, {host});
+  const TinySimulation tiny = half_idle_gpu();
   Capacities capacities(unlimited_resources());
   capacities.power_settle_seconds = 10;
   EXPECT_NEAR(tiny.run(capacities).step_seconds, 21.09047287412259, 1e-9);
-  // Much shorter than a step: throttled as soon as it works. Much longer: the duty of the step, as without one.
+  // Much shorter than a step: throttled as soon as it works. Much longer: at first as good as cold, 10 / (2 x 10^4).
   capacities.power_settle_seconds = 0.001;
   EXPECT_NEAR(tiny.run(capacities).step_seconds, 22, 1e-3);
   capacities.power_settle_seconds = 1e4;

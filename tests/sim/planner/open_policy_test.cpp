@@ -23,17 +23,7 @@ bool fits(const Scenario& scenario) {
 
 class OpenPolicyTest : public testing::TestWithParam<int> {
  protected:
-  Scenario scenario() const {
-    Scenario result = test::small_scenario(GetParam() % 2 == 0 ? small::llama() : small::qwen2_tied());
-    Machine& machine = result.machine;
-    switch (GetParam()) {
-      case 1: machine.gpu.hbm_bytes = (64 << 20) + 1'300'000; break;  // little beside the streams
-      case 2: machine.dram_bytes = 2'500'000; break;                  // some states must leave it
-      case 3: machine.link.h2d.bytes_per_second = 3e6; break;
-      default: break;
-    }
-    return result;
-  }
+  Scenario scenario() const { return test::tight_scenario(GetParam()); }
 };
 
 TEST_P(OpenPolicyTest, FitsIsProvedNoSlowerThanTheStartAndOfTheSameBits) {

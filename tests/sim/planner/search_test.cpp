@@ -76,23 +76,7 @@ double brute_force(const Scenario& scenario, const SearchSpace& space) {
 
 class SearchTest : public testing::TestWithParam<int> {
  protected:
-  Scenario scenario() const {
-    Scenario result = test::small_scenario(GetParam() % 2 == 0 ? small::llama() : small::qwen2_tied());
-    Machine& machine = result.machine;
-    switch (GetParam()) {
-      case 1: machine.gpu.hbm_bytes = (64 << 20) + 1'300'000; break;  // little beside the streams
-      case 2: machine.dram_bytes = 2'500'000; break;                  // some states must leave it
-      case 3: machine.link.h2d.bytes_per_second = 3e6; break;
-      case 4: machine.cpu.dram_bytes_per_second = 10e6; break;
-      case 5:  // some states must leave both
-        machine.dram_bytes = 2'200'000;
-        machine.gpu.hbm_bytes = (64 << 20) + 1'300'000;
-        machine.nvme = {1 << 24, 15e6, 12e6, 1e-6};
-        break;
-      default: break;
-    }
-    return result;
-  }
+  Scenario scenario() const { return test::tight_scenario(GetParam()); }
 };
 
 TEST_P(SearchTest, PruningLosesNothing) {
