@@ -7,13 +7,12 @@
 #include "sim/planner/search.h"
 #include "sim/planner/step_bound.h"
 #include "sim/simulate.h"
+#include "tests/source_folder.h"
 
 namespace penstock::sim {
 namespace {
 
-Scenario scenario() {
-  return read_scenario(std::filesystem::path(PENSTOCK_SOURCE_DIR) / "scenarios/qwen2.5-72b-h200-1.5tb.toml");
-}
+Scenario scenario() { return read_scenario(source_folder() / "scenarios/qwen2.5-72b-h200-1.5tb.toml"); }
 
 PolicyInput input(const Scenario& of, benchmark::State& state) {
   PolicyInput result = of.policy_input();

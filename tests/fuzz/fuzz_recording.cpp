@@ -2,12 +2,13 @@
 // refuses with a reason.
 #include "shared/compare/recording.h"
 #include "tests/fuzz/round_trip.h"
+#include "tests/source_folder.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace penstock;
   static const InputFolder folder;
   static const bool prepared = [] {
-    const std::filesystem::path source(PENSTOCK_SOURCE_DIR);
+    const std::filesystem::path source = source_folder();
     std::filesystem::copy_file(source / "scenarios/models/tiny-llama.json", folder.path() / "model.json");
     std::filesystem::copy_file(source / "tests/fuzz/seeds/profile/small.json", folder.path() / "profile.json");
     return true;

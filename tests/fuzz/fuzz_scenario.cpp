@@ -2,12 +2,13 @@
 #include "shared/error.h"
 #include "shared/scenario/scenario.h"
 #include "tests/fuzz/input_file.h"
+#include "tests/source_folder.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace penstock;
   static const InputFolder folder;
   static const bool prepared = [] {
-    const std::filesystem::path scenarios = std::filesystem::path(PENSTOCK_SOURCE_DIR) / "scenarios";
+    const std::filesystem::path scenarios = source_folder() / "scenarios";
     std::filesystem::copy_file(scenarios / "models/tiny-llama.json", folder.path() / "model.json");
     std::filesystem::copy_file(scenarios / "hardware/this-cpu.toml", folder.path() / "hardware.toml");
     return true;

@@ -12,6 +12,7 @@
 #include "shared/ir/schedule_json.h"
 #include "shared/machine/profile.h"
 #include "tests/shared/temporary_folder.h"
+#include "tests/source_folder.h"
 
 namespace penstock::exec {
 namespace {
@@ -50,7 +51,7 @@ class ProgramTest : public testing::Test {
  protected:
   ProgramTest() {
     folder_.write("s.toml", kScenario);
-    const fs::path catalogue = fs::path(PENSTOCK_SOURCE_DIR) / "scenarios";
+    const fs::path catalogue = source_folder() / "scenarios";
     fs::copy_file(catalogue / "models/tiny-qwen3.json", folder_.path() / "model.json");
     fs::copy_file(catalogue / "hardware/this-cpu.toml", folder_.path() / "machine.toml");
   }

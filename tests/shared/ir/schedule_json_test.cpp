@@ -11,6 +11,7 @@
 #include "shared/ir/schedule_names.h"
 #include "tests/shared/error_text.h"
 #include "tests/shared/ir/small_schedule.h"
+#include "tests/source_folder.h"
 
 namespace penstock {
 namespace {
@@ -159,7 +160,7 @@ TEST(ScheduleJson, KeepsItsFormat) {
   SmallOptions options;
   options.micro_batches = 2;
   options.decoder_layers = 1;
-  const std::string recorded = read_text_file(PENSTOCK_SOURCE_DIR "/tests/fuzz/seeds/schedule/small.json", 1 << 20);
+  const std::string recorded = read_text_file(source_folder() / "tests/fuzz/seeds/schedule/small.json", 1 << 20);
   EXPECT_EQ(schedule_text(small_schedule(options)), recorded);
   EXPECT_EQ(schedule_hash(parse_schedule(recorded, "small.json")), "569c6188440dd74e");
 }

@@ -8,13 +8,13 @@
 
 #include "shared/model/config_json.h"
 #include "tests/shared/error_text.h"
+#include "tests/source_folder.h"
 
 namespace penstock {
 namespace {
 
 Model catalogue(const std::string& name) {
-  return make_model(
-      read_model_config(std::filesystem::path(PENSTOCK_SOURCE_DIR) / "scenarios/models" / (name + ".json")));
+  return make_model(read_model_config(source_folder() / "scenarios/models" / (name + ".json")));
 }
 
 ModelConfig small_config() {

@@ -3,11 +3,12 @@
 
 #include "shared/scenario/scenario.h"
 #include "tests/shared/error_text.h"
+#include "tests/source_folder.h"
 
 namespace penstock {
 namespace {
 
-const std::filesystem::path kCatalogue = std::filesystem::path(PENSTOCK_SOURCE_DIR) / "scenarios";
+const std::filesystem::path kCatalogue = source_folder() / "scenarios";
 
 const std::string kScenario = R"([model]
 config = "models/tiny-llama.json"

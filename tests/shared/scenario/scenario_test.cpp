@@ -12,11 +12,12 @@
 #include "shared/scenario/policy_toml.h"
 #include "tests/shared/error_text.h"
 #include "tests/shared/temporary_folder.h"
+#include "tests/source_folder.h"
 
 namespace penstock {
 namespace {
 
-const std::filesystem::path kCatalogue = std::filesystem::path(PENSTOCK_SOURCE_DIR) / "scenarios";
+const std::filesystem::path kCatalogue = source_folder() / "scenarios";
 
 const std::string kModel =
     R"({"model_type": "llama", "hidden_size": 64, "intermediate_size": 176, "num_hidden_layers": 3,

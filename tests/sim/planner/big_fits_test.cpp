@@ -4,6 +4,7 @@
 #include "shared/scenario/scenario.h"
 #include "sim/planner/largest.h"
 #include "sim/planner/search.h"
+#include "tests/source_folder.h"
 
 namespace penstock::sim {
 namespace {
@@ -11,7 +12,7 @@ namespace {
 /// Without NVMe.
 Scenario scenario(const char* name, std::vector<std::string> overrides = {}) {
   overrides.push_back("machine.nvme=\"0 B\"");
-  return read_scenario(std::filesystem::path(PENSTOCK_SOURCE_DIR) / "scenarios" / name, overrides);
+  return read_scenario(source_folder() / "scenarios" / name, overrides);
 }
 
 bool holds(const Scenario& scenario, TierKind activations) {

@@ -10,11 +10,12 @@
 #include "tests/shared/error_text.h"
 #include "tests/shared/temporary_folder.h"
 #include "tests/sim/planner/small_scenario.h"
+#include "tests/source_folder.h"
 
 namespace penstock::sim {
 namespace {
 
-const std::filesystem::path kScenarios = std::filesystem::path(PENSTOCK_SOURCE_DIR) / "scenarios";
+const std::filesystem::path kScenarios = source_folder() / "scenarios";
 
 std::string error_of(const std::string& text) {
   const TemporaryFolder folder;

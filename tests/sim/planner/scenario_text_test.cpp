@@ -6,6 +6,7 @@
 #include "shared/files.h"
 #include "shared/scenario/policy_toml.h"
 #include "tests/shared/temporary_folder.h"
+#include "tests/source_folder.h"
 
 namespace penstock::sim {
 namespace {
@@ -50,7 +51,7 @@ bool same(const Candidate& a, const Candidate& b) { return !(a < b) && !(b < a);
 
 TEST(ScenarioText, ReadsBackAsThePlan) {
   const TemporaryFolder folder;
-  const std::filesystem::path source = std::filesystem::path(PENSTOCK_SOURCE_DIR) / "scenarios/qwen2.5-7b-h200.toml";
+  const std::filesystem::path source = source_folder() / "scenarios/qwen2.5-7b-h200.toml";
   const std::vector<std::string> overrides{"workload.sequences=80", "machine.dram=\"96 GiB\"",
                                            "run.learning_rate=1e-3"};
   for (const Candidate& plan : {unusual(), Candidate{16, preset_parameters("resident")}}) {

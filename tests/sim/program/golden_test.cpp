@@ -24,13 +24,14 @@
 #include <vector>
 
 #include "tests/shared/temporary_folder.h"
+#include "tests/source_folder.h"
 
 namespace penstock {
 namespace {
 
 namespace fs = std::filesystem;
 
-const fs::path kGolden = fs::path(PENSTOCK_SOURCE_DIR) / "tests/sim/program/golden";
+const fs::path kGolden = source_folder() / "tests/sim/program/golden";
 
 /// A command with the remarks before it, and its outputs as they stand in the file.
 struct Step {

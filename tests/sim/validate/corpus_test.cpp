@@ -9,6 +9,7 @@
 #include "shared/scenario/scenario.h"
 #include "sim/validate/error_bar.h"
 #include "sim/validate/validation.h"
+#include "tests/source_folder.h"
 
 namespace penstock::sim {
 namespace {
@@ -23,7 +24,7 @@ const std::vector<std::string> kUnsteady{"2026-11-29/0.5b-16x1024-zero3-offload"
                                          "2026-11-29/3b-32x1024-zero3-offload"};
 
 /// scenarios/measured/<machine>/*.json. Every machine answers for itself.
-const fs::path kCorpus = fs::path(PENSTOCK_SOURCE_DIR) / "scenarios/measured";
+const fs::path kCorpus = source_folder() / "scenarios/measured";
 
 std::vector<fs::path> machines() {
   std::error_code none;
@@ -62,7 +63,7 @@ TEST(Corpus, IsPredictedWithinTheThresholds) {
   }
 }
 
-const fs::path kScenarios = fs::path(PENSTOCK_SOURCE_DIR) / "scenarios";
+const fs::path kScenarios = source_folder() / "scenarios";
 
 // docs/validation.md shows a mean of 15 % where nothing that decides the figure is missing, and 3 % for the systems
 // whose phases were timed on an H200. Whoever makes the mean this much worse has broken something or has to explain it.

@@ -7,6 +7,7 @@
 #include "sim/simulate.h"
 #include "tests/shared/error_text.h"
 #include "tests/shared/temporary_folder.h"
+#include "tests/source_folder.h"
 
 namespace penstock::sim {
 namespace {
@@ -32,7 +33,7 @@ warmup_steps = 2
 class ValidationTest : public testing::Test {
  protected:
   ValidationTest() {
-    const fs::path data = fs::path(PENSTOCK_SOURCE_DIR) / "tests/sim/program/golden/data";
+    const fs::path data = source_folder() / "tests/sim/program/golden/data";
     fs::copy(data, folder_.path(), fs::copy_options::recursive);
     folder_.write("s.toml", kScenario);
     Profile profile;
