@@ -1,6 +1,7 @@
 #include "exec/data/tokens.h"
 
 #include <fmt/format.h>
+#include <zlib.h>
 
 #include <algorithm>
 #include <system_error>
@@ -19,7 +20,11 @@ namespace fs = std::filesystem;
 class ByteTokens : public TokenSource {
  public:
   ByteTokens(std::string bytes, std::string place, const TokenShape& shape, std::uint64_t seed)
-      : bytes_(std::move(bytes)), place_(std::move(place)), shape_(shape), key_(random_key(seed, "data")) {}
+      : bytes_(std::move(bytes)),
+        crc_(crc32_z(0, reinterpret_cast<const Bytef*>(bytes_.data()), bytes_.size())),
+        place_(std::move(place)),
+        shape_(shape),
+        key_(random_key(seed, "data")) {}
 
   void fill(std::int64_t step, std::int32_t* tokens) const override {
     const std::int64_t row = shape_.sequence_length + 1;
@@ -31,9 +36,11 @@ class ByteTokens : public TokenSource {
     }
   }
   std::string describe() const override { return fmt::format("{} ({} bytes)", place_, bytes_.size()); }
+  std::string checksum() const override { return fmt::format("crc32:{:08x} of {} bytes", crc_, bytes_.size()); }
 
  private:
   std::string bytes_;
+  unsigned long crc_;
   std::string place_;
   TokenShape shape_;
   std::uint64_t key_;
@@ -50,6 +57,7 @@ class RandomTokens : public TokenSource {
                                                          static_cast<std::uint64_t>(shape_.vocabulary)));
   }
   std::string describe() const override { return "random token ids"; }
+  std::string checksum() const override { return "random"; }
 
  private:
   TokenShape shape_;

@@ -27,6 +27,9 @@ class TokenSource {
   virtual void fill(std::int64_t step, std::int32_t* tokens) const = 0;
   /// For people: "README.md (12345 bytes)".
   virtual std::string describe() const = 0;
+  /// Names what is trained on, so that a checkpoint can tell other data from its own: "crc32:1a2b3c4d of 12345 bytes"
+  /// (of all bytes in the order in which they lie one after the other), or "random". Names and places play no part.
+  virtual std::string checksum() const = 0;
 };
 
 /// Each row is a window of `bytes` at a random place. Throws InputError if they are fewer than sequence_length + 1

@@ -66,6 +66,15 @@ TEST(Tokens, BytesNeedAVocabularyOf256) {
   EXPECT_NE(error_text([] { byte_tokens("abcdefgh", "x.txt", {2, 4, 255}, 1); }).find("it is 255"), std::string::npos);
 }
 
+TEST(Tokens, ChecksumNamesTheBytesAndNothingElse) {
+  const std::string data = "123456789";
+  // The check value that is published for CRC-32: cbf43926.
+  EXPECT_EQ(byte_tokens(data, "a", {1, 4, 256}, 1)->checksum(), "crc32:cbf43926 of 9 bytes");
+  EXPECT_EQ(byte_tokens(data, "b", {3, 2, 300}, 2)->checksum(), "crc32:cbf43926 of 9 bytes");
+  EXPECT_NE(byte_tokens("123456798", "a", {1, 4, 256}, 1)->checksum(), "crc32:cbf43926 of 9 bytes");
+  EXPECT_EQ(random_tokens({1, 4, 7}, 1)->checksum(), "random");
+}
+
 TEST(Tokens, RandomIdsStayInTheVocabulary) {
   const auto source = random_tokens({100, 99, 7}, 1);
   const std::vector<std::int32_t> tokens = filled(*source, 3, 100 * 100);

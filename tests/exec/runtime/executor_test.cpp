@@ -48,6 +48,7 @@ TEST(Executor, FailureOfATemplateEndsTheRun) {
    public:
     void fill(std::int64_t, std::int32_t* tokens) const override { std::fill(tokens, tokens + 8 * 33, 1'000'000); }
     std::string describe() const override { return "bad"; }
+    std::string checksum() const override { return "bad"; }
   };
   const BadTokens tokens;
   TrainingOptions options = run.options(5);
