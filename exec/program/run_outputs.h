@@ -1,0 +1,21 @@
+// The files that `penstock-exec run` leaves.
+#pragma once
+
+#include "exec/program/commands.h"
+#include "exec/program/run_setup.h"
+#include "exec/runtime/training.h"
+#include "shared/timeline/timeline.h"
+
+namespace penstock::exec {
+
+/// Throws InputError if a file asked for cannot be written, or would replace what the run reads or writes elsewhere.
+void check_run_outputs(const RunCommandOptions& options, const Scenario& scenario);
+
+/// The checkpoint, the recording, the timeline and, where the policy wrote it, the schedule beside it.
+void write_run_files(const RunCommandOptions& options, const RunSetup& setup, const Timeline& timeline,
+                     const Training& training);
+
+/// Says where they are.
+void print_run_files(const RunCommandOptions& options, const Training& training);
+
+}  // namespace penstock::exec

@@ -1,0 +1,179 @@
+#include "exec/program/run_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "shared/error.h"
+#include "shared/ir/memory.h"
+#include "shared/ir/schedule_json.h"
+#include "shared/ir/schedule_names.h"
+#include "shared/model/kernels.h"
+#include "shared/units.h"
+#include "sim/simulate.h"
+
+namespace penstock::exec {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr std::int64_t kRecorderBytes = std::int64_t{1} << 30;  // the most that recorded op times may take
+
+std::string memory_lines(const Schedule& schedule) {
+  std::string text;
+  for (const TierMemory& tier : schedule_memory(schedule)) {
+    text += fmt::format("{:<5} {} arena:", tier_names()[static_cast<std::size_t>(tier.tier.kind)],
+                        format_bytes(static_cast<double>(tier.arena_bytes)));
+    const char* comma = " ";
+    for (const auto& [what, bytes] : tier.contents) {
+      text += fmt::format("{}{} {}", comma, what, format_bytes(static_cast<double>(bytes)));
+      comma = ", ";
+    }
+    text += "\n";
+  }
+  return text;
+}
+
+/// 0 where the machine lacks a figure that the schedule needs: no reason for a run that is done to fail.
+double predicted_step_seconds(const RunSetup& setup) {
+  sim::SimulateOptions options;
+  options.record_timeline = false;
+  try {
+    return sim::simulate(setup.schedule, setup.scenario.machine, options).step_seconds;
+  } catch (const InputError&) {
+    return 0;
+  }
+}
+
+}  // namespace
+
+void print_head(const RunSetup& setup) {
+  const Schedule& schedule = setup.schedule;
+  fmt::print("{}: {} with {} parameters, policy {}, backend {}, schedule {}\n", setup.scenario.name,
+             setup.scenario.model.config.name, format_count(setup.scenario.model.parameters), schedule.policy,
+             setup.backend->name(), schedule_hash(schedule));
+  fmt::print("{}", setup.planned);
+  fmt::print("step: {} sequences of {} tokens in {} micro-batches; data: {}\n", setup.scenario.sequences,
+             setup.scenario.sequence_length, schedule.micro_batches, setup.tokens->describe());
+  fmt::print("{}", memory_lines(schedule));
+  if (setup.steps_before > 0) fmt::print("resumed after step {}\n", setup.steps_before);
+  std::fflush(stdout);
+}
+
+Progress::Progress(const RunSetup& setup, StatusLine& status, int steps, bool json)
+    : status_(status),
+      tokens_per_step_(setup.schedule.tokens_per_step()),
+      last_step_(setup.steps_before + steps),
+      json_(json) {}
+
+void Progress::begin() { last_ns_ = now_ns(); }
+
+void Progress::operator()(const StepReport& report) {
+  reports_.push_back(report);
+  const double seconds = static_cast<double>(report.at_ns - last_ns_) * 1e-9;
+  last_ns_ = report.at_ns;
+  status_.clear();
+  if (!json_) {
+    fmt::print("step {:>5}  loss {:.6f}  norm {:<9.4g} lr {:.3e}  {:>9.1f} tokens/s{}\n", report.step, report.loss,
+               report.gradient_norm, report.learning_rate, static_cast<double>(tokens_per_step_) / seconds,
+               report.skipped ? "  NOT UPDATED: the gradient norm is not finite" : "");
+    std::fflush(stdout);
+  }
+  if (report.step < last_step_) status_.show(bar(report.step, seconds));
+}
+
+std::string Progress::bar(std::int64_t step, double seconds) const {
+  const auto filled = static_cast<std::size_t>(30 * step / std::max<std::int64_t>(1, last_step_));
+  return fmt::format("[{}{}] step {} of {}, about {} left", std::string(filled, '#'), std::string(30 - filled, '.'),
+                     step, last_step_, format_seconds(seconds * static_cast<double>(last_step_ - step)));
+}
+
+int recorded_steps(const Schedule& schedule, int steps) {
+  const std::int64_t per_step = static_cast<std::int64_t>(schedule.ops.size()) * 16;
+  return static_cast<int>(
+      std::min<std::int64_t>(steps, std::max<std::int64_t>(1, kRecorderBytes / std::max<std::int64_t>(1, per_step))));
+}
+
+Timeline make_timeline(const RunSetup& setup, const Training& training, const ExecutorResult& result,
+                       const Progress& progress) {
+  Timeline timeline;
+  timeline.source = TimelineSource::measured;
+  timeline.schedule_hash = schedule_hash(setup.schedule);
+  timeline.scenario = setup.scenario.name;
+  timeline.machine = setup.scenario.machine.name;
+  timeline.first_step = static_cast<int>(setup.steps_before);
+  timeline.steps = std::min(result.steps, result.recorder.steps());
+  timeline.warmup_steps = std::min(setup.scenario.run.warmup_steps, std::max(0, timeline.steps - 1));
+  timeline.ops = result.recorder.times(timeline.first_step, timeline.steps);
+  for (std::size_t i = 0; i < setup.schedule.tiers.size(); ++i)
+    timeline.peaks.push_back({setup.schedule.tiers[i].kind, training.arenas()[i]});
+  for (const StepReport& report : progress.reports())
+    if (timeline.losses.size() < static_cast<std::size_t>(timeline.steps)) timeline.losses.push_back(report.loss);
+  return timeline;
+}
+
+std::optional<Speed> measure(const RunSetup& setup, const Timeline& timeline) {
+  if (timeline.steps - timeline.warmup_steps < 2) return std::nullopt;
+  Speed speed;
+  speed.step_seconds = steady_step_seconds(setup.schedule, timeline);
+  speed.spread = step_spread(setup.schedule, timeline);
+  if (speed.step_seconds <= 0) return std::nullopt;
+  speed.tokens_per_second = static_cast<double>(setup.schedule.tokens_per_step()) / speed.step_seconds;
+  speed.model_flops_per_second =
+      model_flops(setup.scenario.model, {setup.scenario.sequences, setup.scenario.sequence_length}) /
+      speed.step_seconds;
+  speed.predicted_seconds = predicted_step_seconds(setup);
+  return speed;
+}
+
+void print_tail(const RunSetup& setup, const ExecutorResult& result, const std::optional<Speed>& speed) {
+  if (result.stopped)
+    fmt::print("stopped after step {}, as asked; every update of it was applied\n", setup.steps_before + result.steps);
+  if (!speed) return;
+  fmt::print("steady step {} (median; spread {:.1f} %), {:.1f} tokens/s, {} model FLOPs\n",
+             format_seconds(speed->step_seconds), speed->spread * 100, speed->tokens_per_second,
+             format_flops(speed->model_flops_per_second));
+  if (speed->predicted_seconds <= 0) return;
+  fmt::print("predicted   {} ({:+.1f} %{})\n", format_seconds(speed->predicted_seconds),
+             (speed->predicted_seconds / speed->step_seconds - 1) * 100,
+             setup.scenario.machine.measured
+                 ? ""
+                 : "; the machine is not calibrated: penstock-exec calibrate writes a profile of it");
+}
+
+ordered_json result_json(const RunSetup& setup, const Training& training, const ExecutorResult& result,
+                         const Progress& progress, const std::optional<Speed>& speed) {
+  ordered_json steps = ordered_json::array(), memory = ordered_json::array();
+  for (const StepReport& report : progress.reports())
+    steps.push_back({{"step", report.step},
+                     {"loss", report.loss},
+                     {"gradient_norm", report.gradient_norm},
+                     {"learning_rate", report.learning_rate},
+                     {"skipped", report.skipped}});
+  for (std::size_t i = 0; i < setup.schedule.tiers.size(); ++i)
+    memory.push_back({{"tier", tier_names()[static_cast<std::size_t>(setup.schedule.tiers[i].kind)]},
+                      {"arena_bytes", training.arenas()[i]}});
+  ordered_json json = {{"format", "penstock-run/1"},
+                       {"scenario", setup.scenario.name},
+                       {"policy", setup.schedule.policy},
+                       {"schedule", schedule_hash(setup.schedule)},
+                       {"backend", setup.backend->name()},
+                       {"machine", setup.scenario.machine.name},
+                       {"parameters", setup.scenario.model.parameters},
+                       {"tokens_per_step", setup.schedule.tokens_per_step()},
+                       {"stopped", result.stopped},
+                       {"steps", steps},
+                       {"memory", memory}};
+  if (speed)
+    json["steady"] = {{"step_seconds", speed->step_seconds},
+                      {"spread", speed->spread},
+                      {"tokens_per_second", speed->tokens_per_second},
+                      {"model_flops_per_second", speed->model_flops_per_second},
+                      {"predicted_step_seconds", speed->predicted_seconds},
+                      {"calibrated", setup.scenario.machine.measured}};
+  return json;
+}
+
+}  // namespace penstock::exec

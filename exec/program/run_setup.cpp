@@ -1,0 +1,63 @@
+#include "exec/program/run_setup.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "exec/checkpoint/checkpoint.h"
+#include "exec/program/run_outputs.h"
+#include "exec/runtime/bind.h"
+#include "exec/runtime/limits.h"
+#include "shared/compare/recording.h"
+#include "shared/error.h"
+
+namespace penstock::exec {
+namespace {
+
+void choose_states(const RunCommandOptions& options, RunSetup& setup) {
+  if (!options.resume.empty()) {
+    Checkpoint checkpoint = open_checkpoint(options.resume, setup.scenario.model);
+    if (checkpoint.info.seed != setup.scenario.run.seed)
+      throw InputError(
+          fmt::format("{}: was trained with seed {}, the scenario says {}; --set run.seed={} goes on with its data",
+                      options.resume.string(), checkpoint.info.seed, setup.scenario.run.seed, checkpoint.info.seed));
+    setup.steps_before = checkpoint.info.step;
+    setup.states = std::move(checkpoint.states);
+  } else if (!setup.scenario.run.weights.empty()) {
+    setup.states = published_states(setup.scenario.run.weights, setup.scenario.model);
+  } else {
+    setup.states = random_states(setup.scenario.run.seed);
+  }
+}
+
+}  // namespace
+
+RunSetup prepare_run(const RunCommandOptions& options, StatusLine& status) {
+  RunSetup setup;
+  setup.scenario = load_scenario(options.scenario, options.overrides, options.profile);
+  RunOptions& run = setup.scenario.run;
+  if (options.steps > 0) run.steps = options.steps;
+  run.warmup_steps = std::min(run.warmup_steps, run.steps - 1);
+  const Scenario& scenario = setup.scenario;
+  if (!options.record.empty()) require_recordable(scenario, options.schedule);
+  if (!options.save.empty()) check_save_target(options.save);
+  check_run_outputs(options, scenario);
+  const TokenShape shape{scenario.sequences, scenario.sequence_length, scenario.model.config.vocabulary};
+  setup.tokens = open_tokens(scenario.run.data, scenario.path, shape, scenario.run.seed);
+  choose_states(options, setup);
+  setup.backend = open_backend(setup.scenario, options.backend, options.hbm_limit);
+  limit_hbm(setup.scenario, *setup.backend);
+  if (options.schedule.empty()) {
+    status.show("planning ...");
+    setup.planned = planned_line(setup.scenario, *setup.backend);
+  }
+  status.show("writing and proving the schedule ...");
+  setup.schedule = proved_schedule(setup.scenario, options.schedule);
+  require_no_drive(setup.schedule, setup.backend->is_host());
+  require_host_memory(setup.schedule, arena_bytes(setup.schedule), setup.backend->is_host(), read_memory_limits());
+  status.clear();
+  return setup;
+}
+
+}  // namespace penstock::exec

@@ -1,0 +1,31 @@
+// `penstock-exec run` before its first step: what was given, checked, and what was made of it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "exec/checkpoint/state_source.h"
+#include "exec/data/tokens.h"
+#include "exec/program/commands.h"
+#include "exec/program/setup.h"
+#include "exec/runtime/backend.h"
+#include "shared/ir/schedule.h"
+#include "shared/scenario/scenario.h"
+
+namespace penstock::exec {
+
+struct RunSetup {
+  Scenario scenario;
+  std::unique_ptr<Backend> backend;
+  std::string planned;  // what the planner chose, to be printed
+  Schedule schedule;
+  std::unique_ptr<TokenSource> tokens;
+  std::unique_ptr<StateSource> states;
+  std::int64_t steps_before = 0;
+};
+
+/// Everything that can be wrong is found out here, before memory is taken.
+RunSetup prepare_run(const RunCommandOptions& options, StatusLine& status);
+
+}  // namespace penstock::exec
