@@ -78,9 +78,11 @@ void swiglu_backward(const std::uint16_t* gate_up, const std::uint16_t* d_produc
 
 // --- embedding (embedding.cu) ----------------------------------------------------------------------------------------
 
-/// tokens: [sequences, length + 1]; only the first `length` of each row are inputs. REQUIRES: 0 <= token < vocabulary.
+/// tokens: [sequences, length + 1]; only the first `length` of each row are inputs. The input op has seen to it that
+/// they are in the vocabulary. Any other bytes, as a rehearsal or an aborted run may find there, count as its last id:
+/// no kernel reads or writes outside its tables.
 void embedding_forward(const std::int32_t* tokens, const std::uint16_t* weight, std::uint16_t* output, BatchShape batch,
-                       std::int64_t hidden, Stream stream);
+                       std::int64_t hidden, std::int64_t vocabulary, Stream stream);
 
 /// Sums each token's rows of d_output. Sorted by token and place they form runs, which are cut into segments: rows are
 /// added in order within a segment, in parallel over segments, and then a run's segments in order. A segment has 32
@@ -88,7 +90,8 @@ void embedding_forward(const std::int32_t* tokens, const std::uint16_t* weight, 
 /// the tokens and the values alone. Overwriting writes the rows of these tokens alone: call embedding_gradient_zero
 /// before it. `order`: Activation::token_order; `partials`: fp32 [kReductionRows, hidden].
 void embedding_backward(const std::int32_t* tokens, const std::uint16_t* d_output, GradientTarget gradient,
-                        std::int32_t* order, float* partials, BatchShape batch, std::int64_t hidden, Stream stream);
+                        std::int32_t* order, float* partials, BatchShape batch, std::int64_t hidden,
+                        std::int64_t vocabulary, Stream stream);
 void embedding_gradient_zero(GradientTarget gradient, std::int64_t hidden, std::int64_t vocabulary, Stream stream);
 
 // --- loss (loss.cu) --------------------------------------------------------------------------------------------------

@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(kThreads)
   __shared__ float target_logit;
   std::uint16_t* row = logits + blockIdx.x * static_cast<std::int64_t>(vocabulary);
   const std::int64_t r = first_row + blockIdx.x;
-  const int target = tokens[r / length * (length + 1) + r % length + 1];
+  const int target = within(tokens[r / length * (length + 1) + r % length + 1], vocabulary);
   const int thread = static_cast<int>(threadIdx.x);
   if (thread == 0) target_logit = widen(row[target]);
 

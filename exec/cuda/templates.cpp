@@ -14,7 +14,7 @@ void embedding(const Libraries& libraries, const TemplateBinding& op, Stream str
   if (op.pass == Pass::forward) {
     require_operand(op.weights, "weights");
     require_operand(op.output, "output");
-    embedding_forward(op.tokens, op.weights, op.output, op.batch, config.hidden, stream);
+    embedding_forward(op.tokens, op.weights, op.output, op.batch, config.hidden, config.vocabulary, stream);
     libraries.mark("embedding", stream);
     return;
   }
@@ -28,7 +28,7 @@ void embedding(const Libraries& libraries, const TemplateBinding& op, Stream str
   }
   const BoundRegions regions(op);
   embedding_backward(op.tokens, op.output_gradient, gradient, regions.int32(Activation::token_order),
-                     regions.fp32(Activation::reduction), op.batch, config.hidden, stream);
+                     regions.fp32(Activation::reduction), op.batch, config.hidden, config.vocabulary, stream);
   libraries.mark("embedding backward", stream);
 }
 

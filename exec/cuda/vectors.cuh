@@ -11,6 +11,11 @@ namespace penstock::exec {
 __device__ inline float widen(std::uint16_t bits) { return __uint_as_float(static_cast<unsigned>(bits) << 16); }
 __device__ inline std::uint16_t narrow(float value) { return __bfloat16_as_ushort(__float2bfloat16_rn(value)); }
 
+/// `id` if it is one of the vocabulary, else the last one: a table is never left, whatever lies where ids are read.
+__device__ inline std::int32_t within(std::int32_t id, int vocabulary) {
+  return static_cast<std::int32_t>(min(static_cast<unsigned>(id), static_cast<unsigned>(vocabulary) - 1u));
+}
+
 /// W consecutive bf16: one access of 16 bytes for W = 8, of 2 bytes for W = 1 (rows whose length 8 does not divide).
 template <int W>
 struct Packed;

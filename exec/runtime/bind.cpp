@@ -276,9 +276,12 @@ class Operands {
   }
 
   BoundWork make(const InputWork&) const {
-    const std::int64_t rows = schedule_.micro_batch.sequences * schedule_.micro_batches;
-    return BoundInput{need_as<std::int32_t>(writes(TensorKind::tokens, -1),
-                                            rows * (schedule_.micro_batch.sequence_length + 1), "tokens")};
+    BoundInput b;
+    b.sequences = schedule_.micro_batch.sequences * schedule_.micro_batches;
+    b.row = schedule_.micro_batch.sequence_length + 1;
+    b.vocabulary = model_.config.vocabulary;
+    b.tokens = need_as<std::int32_t>(writes(TensorKind::tokens, -1), b.sequences * b.row, "tokens");
+    return b;
   }
 
   BoundWork make(const ReportWork&) const {

@@ -54,7 +54,10 @@ struct BoundScalars {
   StepScalars* out = nullptr;
 };
 struct BoundInput {
-  std::int32_t* tokens = nullptr;
+  std::int32_t* tokens = nullptr;  // [sequences of the step, row]
+  std::int64_t sequences = 0;
+  std::int64_t row = 0;         // sequence_length + 1
+  std::int64_t vocabulary = 0;  // ids lie below it
 };
 struct BoundReport {
   const double* losses = nullptr;  // [micro_batches], nullptr if the op reads none

@@ -1,5 +1,7 @@
 #include "exec/runtime/host_work.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 #include <stdexcept>
@@ -9,6 +11,7 @@
 #include "exec/optimizer/norm.h"
 #include "exec/optimizer/thread_team.h"
 #include "exec/runtime/recorder.h"
+#include "shared/error.h"
 
 namespace penstock::exec {
 namespace {
@@ -33,6 +36,23 @@ void run_report(const BoundReport& work, const BoundSchedule& program, int step)
   }
   report.at_ns = now_ns();
   program.source.report(report);
+}
+
+/// The one way by which ids reach a template, on every backend: none that is not in the vocabulary stays in the buffer,
+/// not even when the run fails by it, since copies and kernels that were enqueued before may still run then.
+void run_input(const BoundInput& work, const BoundSchedule& program, int step) {
+  program.source.fill_tokens(step, work.tokens);
+  std::int32_t* const end = work.tokens + work.sequences * work.row;
+  std::int32_t* const bad =
+      std::find_if(work.tokens, end, [&](std::int32_t id) { return id < 0 || id >= work.vocabulary; });
+  if (bad == end) return;
+  const std::int64_t at = bad - work.tokens;
+  const std::int32_t id = *bad;
+  std::fill(work.tokens, end, 0);
+  throw InputError(
+      fmt::format("the data's token {} of sequence {} in step {} (tokens and sequences counted from 0) is {}; the "
+                  "model's vocabulary has ids from 0 to {}",
+                  at % work.row, at / work.row, program.source.number(step), id, work.vocabulary - 1));
 }
 
 void run_copy(const BoundCopy& work) {
@@ -72,7 +92,7 @@ void run_host_work(const BoundOp& op, const BoundSchedule& program, int step) {
       if (w.norm_partial != nullptr) *w.norm_partial = partial;
     }
     void operator()(const BoundScalars& w) const { run_scalars(w, program, step); }
-    void operator()(const BoundInput& w) const { program.source.fill_tokens(step, w.tokens); }
+    void operator()(const BoundInput& w) const { run_input(w, program, step); }
     void operator()(const BoundReport& w) const { run_report(w, program, step); }
     void operator()(const BoundMemset& w) const { std::memset(w.at, 0, static_cast<std::size_t>(w.bytes)); }
     void operator()(const BoundHostPass& w) const { run_pass(w); }

@@ -1,6 +1,7 @@
 // The embedding's backward for every shape of runs: integers, whose sums are exact in any order, so that a row that is
 // lost or added twice is a difference; and random values, for bits and accuracy.
 #include <algorithm>
+#include <limits>
 
 #include "exec/cuda/kernels.h"
 
@@ -99,7 +100,7 @@ std::vector<float> backward(const Case& c, const Tokens& inputs, const std::vect
   const GradientTarget target{gradient.data(), c.type, c.accumulates};
   if (!c.accumulates) embedding_gradient_zero(target, c.hidden, c.vocabulary, nullptr);
   embedding_backward(tokens.as<std::int32_t>(), rows.as<std::uint16_t>(), target, order.as<std::int32_t>(),
-                     partials.as<float>(), c.batch, c.hidden, nullptr);
+                     partials.as<float>(), c.batch, c.hidden, c.vocabulary, nullptr);
   synchronize_device();
   if (!bf16) return to_host<float>(gradient, c.vocabulary * c.hidden);
   values.clear();
@@ -162,6 +163,26 @@ TEST_P(CudaEmbeddingBackwardTest, BitsDependOnATokensRowsAlone) {
   for (auto row = reversed.end(); row != reversed.begin(); row -= c.hidden)
     mirrored.insert(mirrored.end(), row - c.hidden, row);
   EXPECT_EQ(mirrored, actual);
+}
+
+using CudaEmbeddingTest = GpuTest;
+
+// The input op refuses such ids; a rehearsal and an aborted run may read anything.
+TEST_F(CudaEmbeddingTest, StaysInItsTableWhateverLiesWhereIdsAreRead) {
+  Case c{"", {2, 4}, 64, 10, {-1, 3, 10, std::numeric_limits<std::int32_t>::min(), 0, 9, 11, 1 << 30}};
+  Case last = c;  // the same, counted as the last id
+  last.inputs = {9, 3, 9, 9, 0, 9, 9, 9};
+  const auto d_output = integers(c.batch.tokens() * c.hidden, 1), table = integers(c.vocabulary * c.hidden, 2);
+  EXPECT_EQ(backward(c, c.inputs, d_output, table, 0xFF), backward(last, last.inputs, d_output, table, 0xFF));
+  const DeviceMemory tokens = to_device(with_targets(c, c.inputs)), weights = to_device(table);
+  DeviceMemory output(2 * c.batch.tokens() * c.hidden);
+  embedding_forward(tokens.as<std::int32_t>(), weights.as<std::uint16_t>(), output.as<std::uint16_t>(), c.batch,
+                    c.hidden, c.vocabulary, nullptr);
+  synchronize_device();
+  std::vector<std::uint16_t> rows;
+  for (const std::int32_t id : last.inputs)
+    rows.insert(rows.end(), table.begin() + id * c.hidden, table.begin() + (id + 1) * c.hidden);
+  EXPECT_EQ(to_host<std::uint16_t>(output, c.batch.tokens() * c.hidden), rows);
 }
 
 }  // namespace

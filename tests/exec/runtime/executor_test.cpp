@@ -1,18 +1,22 @@
 // How runs end: failures, hangs, stops.
 #include "exec/runtime/executor.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <atomic>
+#include <limits>
 #include <memory>
 #include <span>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "exec/runtime/bind.h"
 #include "shared/error.h"
 #include "tests/exec/runtime/small_run.h"
+#include "tests/shared/error_text.h"
 
 namespace penstock::exec {
 namespace {
@@ -42,18 +46,86 @@ TEST(Executor, FailureOfAHostOpEndsTheRunWithItsErrorAndNothingIsWrittenAfterIt)
 
 TEST(Executor, FailureOfATemplateEndsTheRun) {
   SmallRun run(small::input(small::llama(), "penstock"));
-  run.training().load(*random_states(3));
-  // A token outside the vocabulary: the embedding refuses it, on a GPU lane's thread.
-  class BadTokens : public TokenSource {
-   public:
-    void fill(std::int64_t, std::int32_t* tokens) const override { std::fill(tokens, tokens + 8 * 33, 1'000'000); }
-    std::string describe() const override { return "bad"; }
-    std::string checksum() const override { return "bad"; }
+  std::vector<std::byte*> arenas;
+  for (std::size_t tier = 0; tier < run.schedule().tiers.size(); ++tier)
+    arenas.push_back(run.backend().arena(static_cast<int>(tier)));
+  BoundSchedule program = bind_schedule(run.schedule(), run.model(), arenas);
+  program.source.hyper = [](int) { return AdamHyper{}; };
+  program.source.number = [](int step) { return step + 1; };
+  program.source.fill_tokens = [](int, std::int32_t*) {};
+  // A template that lacks an operand: refused on a GPU lane's thread.
+  for (BoundOp& op : program.ops)
+    if (auto* binding = std::get_if<TemplateBinding>(&op.work)) binding->weights = nullptr;
+  ExecutorOptions options;
+  options.steps = 5;
+  EXPECT_THROW(execute(program, run.backend(), options), std::logic_error);
+}
+
+/// Valid but for one id.
+class OneBadToken : public TokenSource {
+ public:
+  OneBadToken(std::int64_t step, std::int64_t place, std::int32_t id) : step_(step), place_(place), id_(id) {}
+  void fill(std::int64_t step, std::int32_t* tokens) const override {
+    std::fill(tokens, tokens + kSequences * kRow, 7);
+    if (step == step_) tokens[place_] = id_;
+  }
+  std::string describe() const override { return "seven"; }
+  std::string checksum() const override { return "seven"; }
+
+  static constexpr std::int64_t kSequences = 8, kRow = 33;
+
+ private:
+  std::int64_t step_, place_;
+  std::int32_t id_;
+};
+
+TEST(Executor, TokenOutsideTheVocabularyIsRefusedWhereItEntersAndDoesNotStay) {
+  const PolicyInput in = small::input(small::llama(), "penstock");
+  ASSERT_EQ(in.sequences, OneBadToken::kSequences);
+  ASSERT_EQ(in.sequence_length + 1, OneBadToken::kRow);
+  const auto vocabulary = static_cast<std::int32_t>(in.model.config.vocabulary);
+  constexpr std::int64_t kLast = OneBadToken::kSequences * OneBadToken::kRow - 1;  // a target and no input
+  struct Bad {
+    std::int64_t step, place;
+    std::int32_t id;
+    std::string text;
   };
-  const BadTokens tokens;
-  TrainingOptions options = run.options(5);
-  options.tokens = &tokens;
-  EXPECT_THROW(run.training().run(options), InputError);
+  const Bad cases[] = {
+      {1, 0, -1, "token 0 of sequence 0 in step 1 (tokens and sequences counted from 0) is -1; "},
+      {3, 2 * OneBadToken::kRow + 5, vocabulary, "token 5 of sequence 2 in step 3 "},
+      {2, kLast, std::numeric_limits<std::int32_t>::min(), "token 32 of sequence 7 in step 2 "},
+      {2, kLast - 1, std::numeric_limits<std::int32_t>::max(), "is 2147483647; "},
+      {4, 40, 1 << 30, "token 7 of sequence 1 in step 4 "},
+  };
+  for (const Bad& bad : cases) {
+    SmallRun run(in);
+    run.training().load(*random_states(3));
+    const OneBadToken tokens(bad.step, bad.place, bad.id);
+    TrainingOptions options = run.options(5);
+    options.tokens = &tokens;
+    const std::string text = error_text([&] { run.training().run(options); });
+    EXPECT_MENTIONS(text, bad.text);
+    EXPECT_MENTIONS(text, fmt::format("ids from 0 to {}", vocabulary - 1));
+    for (const Op& op : run.schedule().ops) {
+      if (!std::holds_alternative<InputWork>(op.work)) continue;
+      const Buffer& buffer = run.schedule().buffers[static_cast<std::size_t>(op.writes[0].buffer)];
+      const auto* const ids = reinterpret_cast<const std::int32_t*>(run.backend().arena(buffer.tier) +
+                                                                    buffer.offset_bytes + op.writes[0].offset_bytes);
+      EXPECT_EQ(std::count(ids, ids + kLast + 1, bad.id), 0);
+    }
+  }
+}
+
+TEST(Executor, FirstAndLastIdOfTheVocabularyAreTrainedOn) {
+  const PolicyInput in = small::input(small::llama(), "penstock");
+  for (const auto id : {0, static_cast<std::int32_t>(in.model.config.vocabulary) - 1}) {
+    SmallRun run(in);
+    run.training().load(*random_states(3));
+    const OneBadToken tokens(1, 0, id);
+    TrainingOptions options = run.options(2);
+    options.tokens = &tokens;
+    EXPECT_EQ(run.training().run(options).steps, 2);
+  }
 }
 
 TEST(Executor, FirstErrorWins) {
