@@ -9,7 +9,7 @@ using namespace penstock::exec;
 
 void add_backend(CLI::App* command, std::string& backend) {
   command->add_option("--backend", backend, "host, cuda or auto; as the scenario says if left out")
-      ->check(CLI::IsMember({"host", "cuda", "auto"}));
+      ->check(one_of({"host", "cuda", "auto"}));
 }
 
 void add_run(CLI::App& program, RunCommandOptions& options, Chosen& chosen) {
@@ -119,5 +119,5 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return penstock::exit_code("penstock-exec", [&] { return run(argc, argv); });
+  return penstock::exit_code(argc, argv, "penstock-exec", [&] { return run(argc, argv); });
 }

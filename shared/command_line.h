@@ -22,11 +22,16 @@ void add_overrides(CLI::App* command, std::vector<std::string>& overrides);
 /// A check for numbers: CLI::Range lets "nan" pass, which is neither below nor above.
 std::string refuse_nan(const std::string& text);
 
-/// Parses and runs the command. Returns its exit code, or that of --help and --version. Throws InputError for bad
-/// usage, std::runtime_error if standard output cannot be written.
+/// A check for options of a few values: refuses any other, naming the nearest.
+using Check = std::function<std::string(const std::string&)>;
+Check one_of(std::vector<std::string> names);
+
+/// Parses and runs the command. No option takes an empty value. Returns its exit code, or that of --help and --version.
+/// Throws InputError for bad usage, std::runtime_error if standard output cannot be written.
 int run_chosen(CLI::App& program, int argc, char** argv, const Chosen& chosen);
 
-/// `run`, or for what it throws one line "PROGRAM: ..." on standard error and the exit code of shared/error.h.
-int exit_code(const char* program, const std::function<int()>& run);
+/// `run`, or for what it throws one line "PROGRAM: ..." on standard error and the exit code of shared/error.h. What the
+/// standard library throws is put into words: no memory, a name that the file system refuses.
+int exit_code(int argc, char** argv, const char* program, const std::function<int()>& run);
 
 }  // namespace penstock

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "shared/error.h"
-#include "shared/toml_reader.h"
+#include "shared/nearest_name.h"
 
 namespace penstock {
 namespace {

@@ -8,6 +8,7 @@
 
 #include "shared/error.h"
 #include "shared/files.h"
+#include "shared/nearest_name.h"
 
 namespace penstock {
 
@@ -143,9 +144,14 @@ const json* JsonObject::find(const char* key) {
 }
 
 void JsonObject::refuse(const char* key, const std::string& expected) const {
-  const auto found = value_.find(key);
-  fail(key, found == value_.end() ? fmt::format("is missing; expected {}", expected)
-                                  : fmt::format("expected {}, found {}", expected, shown(*found)));
+  if (const auto found = value_.find(key); found != value_.end())
+    fail(key, fmt::format("expected {}, found {}", expected, shown(*found)));
+  std::vector<std::string> strangers;
+  for (const auto& [there, unused] : value_.items())
+    if (!asked_.contains(there)) strangers.push_back(there);
+  const std::string there = mistyped(key, strangers);
+  fail(key, fmt::format("is missing; expected {}{}", expected,
+                        there.empty() ? "" : fmt::format("; there is {}: did you mean {}?", there.substr(0, 60), key)));
 }
 
 const json& JsonObject::value(const char* key) {
@@ -187,9 +193,11 @@ std::string JsonObject::text(const char* key) {
 int JsonObject::choice(const char* key, std::span<const std::string_view> names) {
   const json* found = find(key);
   if (!found || !found->is_string()) refuse(key, fmt::format("one of {}", fmt::join(names, ", ")));
+  const auto& text = found->get_ref<const std::string&>();
   for (std::size_t i = 0; i < names.size(); ++i)
-    if (names[i] == found->get_ref<const std::string&>()) return static_cast<int>(i);
-  refuse(key, fmt::format("one of {}", fmt::join(names, ", ")));
+    if (names[i] == text) return static_cast<int>(i);
+  fail(key,
+       fmt::format("expected one of {}, found {}{}", fmt::join(names, ", "), shown(*found), meant_choice(text, names)));
 }
 
 const json& JsonObject::array(const char* key) {

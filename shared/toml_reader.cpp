@@ -5,10 +5,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <optional>
 
 #include "shared/error.h"
+#include "shared/nearest_name.h"
 #include "shared/units.h"
 
 namespace penstock {
@@ -16,36 +16,17 @@ namespace {
 
 constexpr std::size_t kMaxShown = 60;
 
-/// Edit distance: the fewest letters to insert, delete or replace. Long names are cut; nobody mistypes into 60 letters.
-std::size_t edit_distance(std::string_view from, std::string_view to) {
-  from = from.substr(0, kMaxShown);
-  to = to.substr(0, kMaxShown);
-  std::vector<std::size_t> row(to.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 1; i <= from.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i;
-    for (std::size_t j = 1; j <= to.size(); ++j) {
-      const std::size_t replaced = diagonal + (from[i - 1] == to[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, replaced});
-    }
-  }
-  return row.back();
-}
-
-std::string suggestion(std::string_view name, const std::vector<std::string>& known, std::string_view noun) {
-  if (const std::string nearest = nearest_name(name, known); !nearest.empty())
-    return fmt::format("did you mean {}?", nearest);
-  return fmt::format("known {} are {}", noun, fmt::join(known, ", "));
-}
-
 }  // namespace
+
+std::string toml_number(double value) {
+  const std::string text = fmt::format("{}", value);
+  return text.find_first_not_of("-0123456789") == std::string::npos ? text + ".0" : text;
+}
 
 std::string shown(const TomlValue& value) {
   if (const auto* found = std::get_if<bool>(&value.value)) return *found ? "true" : "false";
   if (const auto* found = std::get_if<std::int64_t>(&value.value)) return fmt::format("{}", *found);
-  if (const auto* found = std::get_if<double>(&value.value)) return fmt::format("{}", *found);
+  if (const auto* found = std::get_if<double>(&value.value)) return toml_number(*found);
   return fmt::format("\"{}\"", std::get<std::string>(value.value).substr(0, kMaxShown));
 }
 
@@ -59,24 +40,6 @@ std::string toml_quoted(std::string_view text) {
       quoted += c;
   }
   return quoted + '"';
-}
-
-std::string nearest_name(std::string_view name, std::span<const std::string> known) {
-  std::string nearest;
-  // Half of the letters wrong is no longer a slip of the fingers.
-  std::size_t best = std::max<std::size_t>(1, name.size() / 2) + 1;
-  for (const std::string& candidate : known) {
-    const std::size_t distance = edit_distance(name, candidate);
-    if (distance < best) {
-      best = distance;
-      nearest = candidate;
-    }
-  }
-  if (!nearest.empty() || name.size() < 3) return nearest;
-  // "buffers" for "weight_buffers": half forgotten rather than mistyped.
-  for (const std::string& candidate : known)
-    if (candidate.find(name) != std::string::npos) return candidate;
-  return {};
 }
 
 TomlSection::TomlSection(const TomlDocument& document, std::string name) : document_(document), name_(std::move(name)) {
@@ -109,7 +72,17 @@ void TomlSection::refuse(const std::string& key, const std::string& expected) co
   if (table_ != nullptr)
     if (const auto found = table_->values.find(key); found != table_->values.end())
       fail(key, fmt::format("expected {}, found {}", expected, shown(found->second)));
-  fail(key, fmt::format("is missing; expected {}", expected));
+  fail(key, fmt::format("is missing; expected {}{}", expected, there_instead(key)));
+}
+
+std::string TomlSection::there_instead(const std::string& missing) const {
+  std::vector<std::string> strangers;
+  for (const std::string& key : keys())
+    if (!known_.contains(key)) strangers.push_back(key);
+  const std::string found = mistyped(missing, strangers);
+  if (found.empty()) return "";
+  return fmt::format("; there is {} ({}): did you mean {}?", found.substr(0, kMaxShown),
+                     table_->values.find(found)->second.place, missing);
 }
 
 const TomlValue& TomlSection::value(const std::string& key) {
@@ -135,8 +108,13 @@ bool TomlSection::boolean(const std::string& key) {
 std::int64_t TomlSection::integer(const std::string& key, std::int64_t low, std::int64_t high) {
   const TomlValue* found = find(key);
   const auto* integer = found != nullptr ? std::get_if<std::int64_t>(&found->value) : nullptr;
-  if (integer == nullptr || *integer < low || *integer > high)
-    refuse(key, fmt::format("a whole number from {} to {}", low, high));
+  if (integer == nullptr || *integer < low || *integer > high) {
+    const auto* real = found != nullptr ? std::get_if<double>(&found->value) : nullptr;
+    const bool whole = real != nullptr && *real >= static_cast<double>(low) && *real <= static_cast<double>(high) &&
+                       std::abs(*real) < 1e15 && std::trunc(*real) == *real;
+    refuse(key, fmt::format("a whole number from {} to {}{}", low, high,
+                            whole ? fmt::format(", such as {:.0f}", *real) : ""));
+  }
   return *integer;
 }
 
@@ -152,11 +130,13 @@ double TomlSection::number(const std::string& key, double low, double high) {
 }
 
 int TomlSection::choice(const std::string& key, std::span<const std::string_view> names) {
-  if (const TomlValue* found = find(key))
-    if (const auto* text = std::get_if<std::string>(&found->value))
-      for (std::size_t i = 0; i < names.size(); ++i)
-        if (names[i] == *text) return static_cast<int>(i);
-  refuse(key, fmt::format("one of \"{}\"", fmt::join(names, "\", \"")));
+  const TomlValue* found = find(key);
+  const auto* text = found != nullptr ? std::get_if<std::string>(&found->value) : nullptr;
+  if (text == nullptr) refuse(key, fmt::format("one of \"{}\"", fmt::join(names, "\", \"")));
+  for (std::size_t i = 0; i < names.size(); ++i)
+    if (names[i] == *text) return static_cast<int>(i);
+  fail(key, fmt::format("expected one of \"{}\", found {}{}", fmt::join(names, "\", \""), shown(*found),
+                        meant_choice(*text, names)));
 }
 
 std::string TomlSection::quantity(const std::string& key, const char* expected) {
@@ -205,7 +185,9 @@ void TomlSection::finish() const {
   if (table_ == nullptr) return;
   for (const auto& [key, value] : table_->values)
     if (!known_.contains(key))
-      fail(key, "is not a key of this table; " + suggestion(key, {known_.begin(), known_.end()}, "keys"));
+      fail(key, known_.empty() ? "stands before the first table; every key of this file belongs in one"
+                               : "is not a key of this table; " +
+                                     suggestion(key, std::vector<std::string>{known_.begin(), known_.end()}, "keys"));
 }
 
 void check_tables(const TomlDocument& document, const std::vector<std::string>& known) {

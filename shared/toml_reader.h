@@ -41,9 +41,6 @@ TomlDocument parse_toml(const std::string& text, const std::string& place);
 /// The value of `--set key=value`: TOML if it is a single TOML value, otherwise the text itself ("megatrain", "4 MiB").
 TomlValue parse_toml_value(const std::string& text, const std::string& place);
 
-/// The one of `known` that was probably meant; empty if none is close.
-std::string nearest_name(std::string_view name, std::span<const std::string> known);
-
 /// One table. Keys are asked for one by one; `finish` refuses the rest. A table that is not there reads as an empty
 /// one.
 class TomlSection {
@@ -82,6 +79,8 @@ class TomlSection {
   const TomlValue* find(const std::string& key);
   /// Says what was expected, and what was found or that nothing was.
   [[noreturn]] void refuse(const std::string& key, const std::string& expected) const;
+  /// "; there is sequence-length (x.toml:6): did you mean sequence_length?", or nothing.
+  std::string there_instead(const std::string& missing) const;
   /// A quantity must be a text; a bare number has lost its unit.
   std::string quantity(const std::string& key, const char* expected);
 
@@ -96,6 +95,9 @@ void check_tables(const TomlDocument& document, const std::vector<std::string>& 
 
 /// `text` as a TOML basic string, to be given back to parse_toml_value.
 std::string toml_quoted(std::string_view text);
+
+/// A number that reads back as one, never as a whole number: "64.0", "1e-08".
+std::string toml_number(double value);
 
 /// The value as it was written, for messages.
 std::string shown(const TomlValue& value);

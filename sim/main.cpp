@@ -105,7 +105,7 @@ void add_sweep(CLI::App& program, SweepOptions& options, Chosen& chosen) {
       ->required()
       ->allow_extra_args(false);
   command->add_option("--format", options.format, "md, csv or json")
-      ->check(CLI::IsMember({"md", "csv", "json"}))
+      ->check(one_of({"md", "csv", "json"}))
       ->capture_default_str();
   command->add_flag("--search", options.search, "with the planner's schedule for each row");
   command->add_option("--threads", options.threads, "0 = all cores")->check(CLI::Range(0, 4096));
@@ -190,7 +190,7 @@ void add_list(CLI::App& program, ListOptions& options, Chosen& chosen) {
                                   "  penstock-sim list hardware --from my/scenarios\n",
                                   options.json);
   command->add_option("WHAT", options.what, "presets, models, hardware or scenarios; all if left out")
-      ->check(CLI::IsMember({"presets", "models", "hardware", "scenarios"}));
+      ->check(one_of({"presets", "models", "hardware", "scenarios"}));
   command->add_option("--from", options.folder, "folder of scenarios, with models/ and hardware/ in it")
       ->type_name("FOLDER");
   command->callback([&] { chosen = [&] { return list(options); }; });
@@ -234,5 +234,5 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return penstock::exit_code("penstock-sim", [&] { return run(argc, argv); });
+  return penstock::exit_code(argc, argv, "penstock-sim", [&] { return run(argc, argv); });
 }

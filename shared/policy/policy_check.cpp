@@ -2,6 +2,7 @@
 
 #include "shared/error.h"
 #include "shared/policy/plan.h"
+#include "shared/units.h"
 
 namespace penstock {
 namespace {
@@ -9,6 +10,7 @@ namespace {
 constexpr std::int64_t kLongestSequence = std::int64_t{1} << 26;
 constexpr std::int64_t kMostTokens = std::int64_t{1} << 31;  // of one micro-batch
 constexpr std::int64_t kMostOps = 4'000'000;
+constexpr std::int64_t kMostLibraryBytes = std::int64_t{1} << 48;  // far above every machine's memory
 
 [[noreturn]] void fail(const std::string& text) { throw InputError("policy: " + text); }
 
@@ -26,7 +28,9 @@ void check_workload(const PolicyInput& input) {
     fail(fmt::format("a micro-batch of {} sequences of {} tokens is absurdly large", input.micro_batch,
                      input.sequence_length));
   check_range("host threads", input.host_threads, 1, 1 << 16);
-  check_range("library_bytes", input.library_bytes, 0, std::int64_t{1} << 48);
+  if (input.library_bytes < 0 || input.library_bytes > kMostLibraryBytes)
+    fail(fmt::format("attention over sequences of {} tokens would need {} of workspace; use shorter sequences",
+                     input.sequence_length, format_bytes_gib(static_cast<double>(input.library_bytes))));
 }
 
 void check_groups(const PolicyInput& input) {
@@ -41,7 +45,7 @@ void check_groups(const PolicyInput& input) {
                      p.first_group > 0 ? fmt::format(" behind a first group of {}", first) : "", micro_batches));
   const std::int64_t ops = std::int64_t{input.model.layer_count()} * micro_batches * 8;
   if (ops > kMostOps)
-    fail(fmt::format("{} micro-batches of {} layers make more than {} ops per step; use a larger micro_batch",
+    fail(fmt::format("{} micro-batches of {} layers make more than {} ops per step; make larger micro-batches",
                      micro_batches, input.model.layer_count(), kMostOps));
 }
 
@@ -62,8 +66,8 @@ void check_streams(const PolicyParameters& p, int decoders) {
   if (!(p.host_pass_bytes_per_parameter >= 0 && p.host_pass_bytes_per_parameter <= 1e4))
     fail(fmt::format("host_pass_bytes_per_parameter = {} is out of range (0 to 10000)",
                      p.host_pass_bytes_per_parameter));
-  check_range("mlp_tokens", p.numerics.chunking.mlp_tokens, 0, kMostTokens);
-  check_range("loss_tokens", p.numerics.chunking.loss_tokens, 0, kMostTokens);
+  check_range("mlp_chunk_tokens", p.numerics.chunking.mlp_tokens, 0, kMostTokens);
+  check_range("loss_chunk_tokens", p.numerics.chunking.loss_tokens, 0, kMostTokens);
   for (const auto& [name, tier] :
        {std::pair{"activations", p.activations}, std::pair{"first_activations", p.first_activations},
         std::pair{"gradient_sums", p.gradient_sums}})

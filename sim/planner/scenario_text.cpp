@@ -15,8 +15,7 @@ std::string value_text(const TomlValue& value) {
   if (const auto* text = std::get_if<std::string>(&value.value)) return toml_quoted(*text);
   if (const auto* flag = std::get_if<bool>(&value.value)) return *flag ? "true" : "false";
   if (const auto* number = std::get_if<std::int64_t>(&value.value)) return fmt::format("{}", *number);
-  const std::string number = fmt::format("{}", std::get<double>(value.value));
-  return number.find_first_of(".eE") == std::string::npos ? number + ".0" : number;
+  return toml_number(std::get<double>(value.value));
 }
 
 /// A path of `source` (or of the command line) as `target` must write it.

@@ -61,7 +61,7 @@ class Shop {
     options.front = false;
     options.most_ops = 4'000'000;
     options.threads = options_.threads;
-    const SearchResult result = search(scenario, default_space(scenario), options);
+    const SearchResult result = searched(scenario, options);
     if (result.best.empty()) {
       verdict.shortage = shortage_text(result.shortage.arenas, machine);
       return verdict;
@@ -77,6 +77,17 @@ class Shop {
   }
 
  private:
+  /// Its workload is the command line's, not a file's.
+  SearchResult searched(const Scenario& scenario, const SearchOptions& options) const {
+    try {
+      return search(scenario, default_space(scenario), options);
+    } catch (const InputError& error) {
+      throw InputError(fmt::format("shop: --sequences {} of --sequence-length {} cannot be planned for in micro-batches "
+                                   "of {}: {}",
+                                   scenario.sequences, scenario.sequence_length, scenario.micro_batch, error.what()));
+    }
+  }
+
   static double tokens(const Scenario& scenario) {
     return static_cast<double>(scenario.sequence_length) * scenario.sequences;
   }

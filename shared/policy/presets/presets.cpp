@@ -1,8 +1,10 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
 #include "shared/error.h"
+#include "shared/nearest_name.h"
 #include "shared/policy/presets/preset.h"
 
 namespace penstock {
@@ -35,12 +37,15 @@ bool is_planned(const std::string& name) {
 }
 
 PolicyParameters preset_parameters(const std::string& name) {
-  std::string names;
+  std::vector<std::string> names;
   for (const Preset& preset : all_presets()) {
     if (preset.info.name == name) return preset.parameters;
-    names += (names.empty() ? "" : ", ") + preset.info.name;
+    names.push_back(preset.info.name);
   }
-  throw InputError(fmt::format("policy: there is no preset '{}'; there are: {}", name, names));
+  const std::string nearest = nearest_name(name, names);
+  throw InputError(fmt::format("policy: there is no preset '{}'; {}there are: {}", name.substr(0, 60),
+                               nearest.empty() ? "" : fmt::format("did you mean {}? ", nearest),
+                               fmt::join(names, ", ")));
 }
 
 }  // namespace penstock
