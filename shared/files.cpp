@@ -26,17 +26,22 @@ constexpr std::size_t kMostFiles = 1000;  // of a folder, looked through for a n
 
 fs::path folder_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
 
-/// The file beside `path` that was probably meant; empty if none is close.
+/// The file beside `path` that was probably meant; empty if none is close. One of the same extension goes first.
 std::string nearest_file(const fs::path& path) {
-  std::vector<std::string> stems;
+  std::vector<std::string> names, stems;
   std::error_code error;
-  for (fs::directory_iterator at(folder_of(path), error), end; !error && at != end && stems.size() < kMostFiles;
-       at.increment(error))
+  for (fs::directory_iterator at(folder_of(path), error), end; !error && at != end && names.size() < kMostFiles;
+       at.increment(error)) {
+    names.push_back(at->path().filename().string());
     if (at->path().extension() == path.extension()) stems.push_back(at->path().stem().string());
+  }
   std::sort(stems.begin(), stems.end());
+  std::sort(names.begin(), names.end());
   const std::string stem = nearest_name(path.stem().string(), stems);
-  if (stem.empty() || stem == path.stem()) return "";  // the same: a link to nothing
-  return (path.parent_path() / (stem + path.extension().string())).string();
+  const std::string name =
+      stem.empty() ? nearest_name(path.filename().string(), names) : stem + path.extension().string();
+  if (name.empty() || name == path.filename()) return "";  // the same: a link to nothing
+  return (path.parent_path() / name).string();
 }
 
 class Descriptor {

@@ -79,6 +79,7 @@ std::string suggestion(std::string_view name, std::span<const std::string> known
 }
 
 std::string meant_choice(std::string_view value, std::span<const std::string_view> names) {
+  if (names.size() < 2) return "";  // what was expected has just been said
   const std::string nearest = nearest_name(value, std::vector<std::string>(names.begin(), names.end()));
   return nearest.empty() ? "" : fmt::format("; did you mean \"{}\"?", nearest);
 }

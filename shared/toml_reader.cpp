@@ -81,8 +81,11 @@ std::string TomlSection::there_instead(const std::string& missing) const {
     if (!known_.contains(key)) strangers.push_back(key);
   const std::string found = mistyped(missing, strangers);
   if (found.empty()) return "";
-  return fmt::format("; there is {} ({}): did you mean {}?", found.substr(0, kMaxShown),
-                     table_->values.find(found)->second.place, missing);
+  const std::string& place = table_->values.find(found)->second.place;
+  const std::string line = place.starts_with(document_.place + ":")
+                               ? fmt::format("in line {}", place.substr(document_.place.size() + 1))
+                               : place;
+  return fmt::format("; there is {} ({}): did you mean {}?", found.substr(0, kMaxShown), line, missing);
 }
 
 const TomlValue& TomlSection::value(const std::string& key) {

@@ -79,7 +79,7 @@ class TomlSection {
   const TomlValue* find(const std::string& key);
   /// Says what was expected, and what was found or that nothing was.
   [[noreturn]] void refuse(const std::string& key, const std::string& expected) const;
-  /// "; there is sequence-length (x.toml:6): did you mean sequence_length?", or nothing.
+  /// "; there is sequence-length (in line 6): did you mean sequence_length?", or nothing.
   std::string there_instead(const std::string& missing) const;
   /// A quantity must be a text; a bare number has lost its unit.
   std::string quantity(const std::string& key, const char* expected);

@@ -19,9 +19,13 @@ int fit(const FitOptions& options) {
   const std::vector<TierMemory> memory = memory_on(schedule, scenario);
   const std::string excess = excess_text(memory);
   if (options.json) {
-    const nlohmann::ordered_json result = {{"format", "penstock-fit/1"},          {"scenario", scenario.name},
-                                           {"machine", scenario.machine.name},    {"policy", schedule.policy},
-                                           {"schedule", schedule_hash(schedule)}, {"fits", excess.empty()},
+    const nlohmann::ordered_json result = {{"format", "penstock-fit/1"},
+                                           {"scenario", scenario.name},
+                                           {"machine", scenario.machine.name},
+                                           {"policy", schedule.policy},
+                                           {"parameters", scenario.model.parameters},
+                                           {"schedule", schedule_hash(schedule)},
+                                           {"fits", excess.empty()},
                                            {"memory", memory_json(memory)}};
     fmt::print("{}", json_text(result));
   } else {

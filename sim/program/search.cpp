@@ -111,6 +111,7 @@ ordered_json search_json(const Found& found, const SearchResult& result, const S
           {"scenario", found.scenario.name},
           {"machine", found.scenario.machine.name},
           {"calibrated", found.scenario.machine.measured},
+          {"parameters", found.scenario.model.parameters},
           {"schedule", schedule_hash(found.schedule)},
           {"micro_batch", found.scenario.micro_batch},
           {"choices", candidate_text(result.best.front().candidate)},

@@ -82,9 +82,10 @@ class Shop {
     try {
       return search(scenario, default_space(scenario), options);
     } catch (const InputError& error) {
-      throw InputError(fmt::format("shop: --sequences {} of --sequence-length {} cannot be planned for in micro-batches "
-                                   "of {}: {}",
-                                   scenario.sequences, scenario.sequence_length, scenario.micro_batch, error.what()));
+      throw InputError(
+          fmt::format("shop: --sequences {} of --sequence-length {} cannot be planned for in micro-batches "
+                      "of {}: {}",
+                      scenario.sequences, scenario.sequence_length, scenario.micro_batch, error.what()));
     }
   }
 

@@ -51,6 +51,27 @@ TEST(JsonObject, SaysWhatAMissingKeyShouldHold) {
   EXPECT_EQ(error_text([&] { object.object("a"); }), "x.json.a: is missing; expected an object");
 }
 
+TEST(JsonObject, NamesTheKeyThatIsThereInstead) {
+  const nlohmann::json json = {{"numHiddenLayers", 4}, {"vocab-size", 8}, {"head_dims", 2}, {"hidden_size", 1}};
+  JsonObject object(json, "x.json");
+  EXPECT_EQ(
+      error_text([&] { object.integer("num_hidden_layers", 1, 9); }),
+      "x.json.num_hidden_layers: is missing; expected a whole number from 1 to 9; there is numHiddenLayers: did you "
+      "mean num_hidden_layers?");
+  EXPECT_NE(error_text([&] { object.text("vocab_size"); }).find("there is vocab-size"), std::string::npos);
+  EXPECT_NE(error_text([&] { object.text("head_dim"); }).find("there is head_dims"), std::string::npos);
+  EXPECT_EQ(error_text([&] { object.text("intermediate_size"); }),
+            "x.json.intermediate_size: is missing; expected a text");
+}
+
+TEST(JsonObject, AWrongChoiceNamesTheNearest) {
+  const nlohmann::json json = {{"tier", "darm"}};
+  JsonObject object(json, "x.json");
+  constexpr std::string_view names[] = {"hbm", "dram", "nvme"};
+  EXPECT_EQ(error_text([&] { object.choice("tier", names); }),
+            "x.json.tier: expected one of hbm, dram, nvme, found \"darm\"; did you mean \"dram\"?");
+}
+
 TEST(ParseJson, TakesAByteOrderMarkAndCarriageReturns) {
   EXPECT_EQ(parse_json("\xef\xbb\xbf{\r\n\"a\": 1\r\n}\r\n", "x.json")["a"], 1);
 }

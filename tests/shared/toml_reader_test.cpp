@@ -70,12 +70,50 @@ TEST(TomlReader, UnknownKeysAndTablesNameTheNearestKnownOne) {
   EXPECT_EQ(error_text([&] { check_tables(document, {"gpu", "lnik"}); }), "");
 }
 
-TEST(TomlReader, NearestNameIsEmptyWhenNothingIsNear) {
-  const std::vector<std::string> known = {"weight_buffers", "group", "keep"};
-  EXPECT_EQ(nearest_name("groups", known), "group");
-  EXPECT_EQ(nearest_name("weigth_buffers", known), "weight_buffers");
-  EXPECT_EQ(nearest_name("buffers", known), "weight_buffers");
-  EXPECT_EQ(nearest_name("zzzzzz", known), "");
+TEST(TomlReader, AFloatIsShownAsOne) {
+  const TomlDocument document = parse_toml("[a]\nf = 64.0\ng = 6.5\nh = 1e3\ni = -2.0\nj = inf\nk = 1e300\n", "x.toml");
+  TomlSection a(document, "a");
+  EXPECT_EQ(error_text([&] { a.integer("f", 1, 100); }),
+            "x.toml:2: [a] f: expected a whole number from 1 to 100, such as 64, found 64.0");
+  EXPECT_EQ(error_text([&] { a.integer("g", 1, 100); }),
+            "x.toml:3: [a] g: expected a whole number from 1 to 100, found 6.5");
+  // Out of bounds even without the point.
+  EXPECT_EQ(error_text([&] { a.integer("h", 1, 100); }),
+            "x.toml:4: [a] h: expected a whole number from 1 to 100, found 1000.0");
+  EXPECT_EQ(error_text([&] { a.integer("i", 1, 100); }),
+            "x.toml:5: [a] i: expected a whole number from 1 to 100, found -2.0");
+  EXPECT_EQ(error_text([&] { a.integer("j", 1, INT64_MAX); }),
+            "x.toml:6: [a] j: expected a whole number from 1 to 9223372036854775807, found inf");
+  EXPECT_EQ(error_text([&] { a.integer("k", 1, INT64_MAX); }),
+            "x.toml:7: [a] k: expected a whole number from 1 to 9223372036854775807, found 1e+300");
+  EXPECT_NE(error_text([&] { a.bytes("f", 1); }).find("64.0"), std::string::npos);
+}
+
+TEST(TomlReader, AMissingKeyNamesTheOneThatIsThere) {
+  const TomlDocument document = parse_toml(
+      "[w]\nsequence-length = 64\nSequences = 4\nmicrobatch = 2\nh2d = 1\nd2h_ = 3\nname = \"x\"\n", "x.toml");
+  TomlSection w(document, "w");
+  EXPECT_EQ(error_text([&] { w.integer("sequence_length", 1, 99); }),
+            "x.toml:1: [w] sequence_length: is missing; expected a whole number from 1 to 99; there is sequence-length "
+            "(in line 2): did you mean sequence_length?");
+  EXPECT_NE(error_text([&] { w.text("sequences"); }).find("there is Sequences (in line 3)"), std::string::npos);
+  EXPECT_NE(error_text([&] { w.text("micro_batch"); }).find("there is microbatch (in line 4)"), std::string::npos);
+  EXPECT_NE(error_text([&] { w.text("d2h"); }).find("there is d2h_ (in line 6)"), std::string::npos);
+  // Another key is not a slip of this one, and one that was asked for is right where it is.
+  EXPECT_EQ(error_text([&] { w.text("link"); }), "x.toml:1: [w] link: is missing; expected a text in quotes");
+  w.has("name");
+  EXPECT_EQ(error_text([&] { w.text("nam"); }), "x.toml:1: [w] nam: is missing; expected a text in quotes");
+}
+
+TEST(TomlReader, AWrongChoiceNamesTheNearest) {
+  const TomlDocument document = parse_toml("[a]\nb = \"Next-Forward\"\nc = \"somewhere\"\n", "x.toml");
+  TomlSection a(document, "a");
+  constexpr std::string_view names[] = {"end", "backward", "next_forward"};
+  EXPECT_EQ(error_text([&] { a.choice("b", names); }),
+            "x.toml:2: [a] b: expected one of \"end\", \"backward\", \"next_forward\", found \"Next-Forward\"; did you "
+            "mean \"next_forward\"?");
+  EXPECT_EQ(error_text([&] { a.choice("c", names); }),
+            "x.toml:3: [a] c: expected one of \"end\", \"backward\", \"next_forward\", found \"somewhere\"");
 }
 
 TEST(TomlReader, RefusesWhatNoFileOfOursNeeds) {

@@ -169,8 +169,45 @@ TEST_F(ProgramTest, BadUsageExitsWithTwoAndNamesTheProgram) {
   expect_error("", 2, "penstock-exec: which command? run, calibrate or devices; `penstock-exec --help` has examples\n");
   expect_error("run", 2,
                "penstock-exec: SCENARIO is required; `penstock-exec --help` and `penstock-exec COMMAND --help`");
-  expect_error("run s.toml devices", 2, "penstock-exec: The following argument was not expected: devices");
+  expect_error("run s.toml devices", 2, "penstock-exec: run takes no further argument \"devices\"");
   EXPECT_EQ(run("run --help").code, 0);
+}
+
+TEST_F(ProgramTest, AMistypedCommandOrOptionNamesTheNearest) {
+  expect_error("calibrat s.toml", 2, "there is no command \"calibrat\"; did you mean calibrate?");
+  expect_error("train s.toml", 2, "there is no command \"train\"; commands are run, calibrate or devices");
+  expect_error("run s.toml --stepz 5", 2, "run has no option --stepz; did you mean --steps?");
+  expect_error("run --stepz=5", 2, "run has no option --stepz; did you mean --steps?");  // what is required can wait
+  expect_error("run s.toml --hbm_limit 1GiB", 2, "did you mean --hbm-limit?");
+  expect_error("run s.toml --learning-rate 1", 2, "run has no option --learning-rate; `penstock-exec --help`");
+  expect_error("run s.toml --backend Host", 2,
+               "--backend: expected host, cuda or auto, found \"Host\"; did you mean host?");
+  expect_error("run s.tmol", 2, "s.tmol");
+}
+
+/// Whatever option or argument: a script whose variable is empty means something else than leaving it away.
+TEST_F(ProgramTest, EmptyValuesAreRefused) {
+  for (const std::string option : {"profile", "set", "schedule", "timeline", "record", "compare", "save", "dump",
+                                   "resume", "backend", "hbm-limit", "steps", "watchdog"}) {
+    const Outcome outcome = run("run s.toml --" + option + " \"\"");
+    EXPECT_EQ(outcome.code, 2) << option << outcome.err;
+    EXPECT_NE(outcome.err.find("--" + option), std::string::npos) << outcome.err;
+    EXPECT_EQ(run("run s.toml --" + option + "= --json").code, 2) << option;
+  }
+  expect_error("run s.toml --save \"\"", 2, "run --save: expected a FOLDER, found an empty text");
+  expect_error("run s.toml --save= --steps 1", 2, "--save=: expected a value behind the =, found none");
+  expect_error("run \"\"", 2, "run SCENARIO: expected a value, found an empty text");
+  expect_error("calibrate s.toml \"\" -o p.json", 2, "calibrate SCENARIO: expected a value, found an empty text");
+  expect_error("calibrate s.toml -o \"\"", 2, "calibrate --output: expected a FILE, found an empty text");
+  expect_error("calibrate s.toml -o p.json --nvme \"\"", 2, "--nvme");
+}
+
+TEST_F(ProgramTest, WhatTheSystemRefusesIsASentence) {
+  expect_error("run s.toml --save " + std::string(5000, 'a'), 2, "aaa...: File name too long");
+  fs::create_symlink("loop", folder_.path() / "loop");
+  expect_error("run loop", 2, "loop: cannot be read: Too many levels of symbolic links");
+  expect_error("run s.toml --save loop/c", 2, "loop: Too many levels of symbolic links");
+  expect_error("run s.toml/x --save c", 2, "s.toml/x: cannot be read: Not a directory");
 }
 
 TEST_F(ProgramTest, BadInputExitsWithTwo) {

@@ -149,13 +149,14 @@ d2h = "23 GB/s"
 
 TEST(HardwareToml, ErrorsNameLineKeyAndWhatWouldBeRight) {
   EXPECT_EQ(refusal(replaced(kSmall, "hbm_bandwidth", "hbm_bandwith")),
-            "small.toml:2: [gpu] hbm_bandwidth: is missing; expected a bandwidth, such as \"1008 GB/s\"");
+            "small.toml:2: [gpu] hbm_bandwidth: is missing; expected a bandwidth, such as \"1008 GB/s\"; there is "
+            "hbm_bandwith (in line 5): did you mean hbm_bandwidth?");
   EXPECT_EQ(refusal(replaced(kSmall, "launch = \"4 us\"", "launch = \"4 us\"\npower_setle = \"3 s\"")),
             "small.toml:8: [gpu] power_setle: is not a key of this table; did you mean power_settle?");
   EXPECT_EQ(refusal(kSmall + "[nvm]\ncapacity = \"2 TB\"\n"),
             "small.toml:19: [nvm] is not a table of this file; did you mean nvme?");
   EXPECT_EQ(refusal(replaced(kSmall, "name = \"small\"", "nam = \"small\"")),
-            "small.toml:1: name: is missing; expected a text in quotes");
+            "small.toml:1: name: is missing; expected a text in quotes; there is nam (in line 1): did you mean name?");
   EXPECT_EQ(
       refusal(replaced(kSmall, "\"24 GiB\"", "24")),
       "small.toml:4: [gpu] hbm: expected a size with its unit (B, kB, KiB, MB, MiB, GB, GiB, TB, TiB), such as \"24 "

@@ -337,7 +337,7 @@ TEST_F(ScenarioFile, WorkloadIsChecked) {
 
 TEST_F(ScenarioFile, UnknownTablesAndKeysAreErrors) {
   EXPECT_EQ(refusal(kScenario + "[polcy]\n"), "s.toml:13: [polcy] is not a table of this file; did you mean policy?");
-  EXPECT_MENTIONS(refusal("x = 1\n" + kScenario), "s.toml:1: x: is not a key");
+  EXPECT_MENTIONS(refusal("x = 1\n" + kScenario), "s.toml:1: x: stands before the first table");
   EXPECT_MENTIONS(refusal(replaced(kScenario, "config =", "confg =")), "[model] config: is missing");
   EXPECT_MENTIONS(refusal(replaced(kScenario, "[workload]", "ram = \"1 GB\"\n[workload]")), "did you mean dram?");
 }
