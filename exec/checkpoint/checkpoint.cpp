@@ -26,6 +26,7 @@ constexpr const char* kFormat = "penstock-checkpoint/1";
 constexpr const char* kWeights = "model.safetensors";
 constexpr const char* kOptimizer = "optimizer.safetensors";
 constexpr const char* kRun = "run.json";
+constexpr std::string_view kFiles[] = {kWeights, kOptimizer, kRun};
 constexpr std::int64_t kPiece = std::int64_t{1} << 20;
 constexpr std::string_view kParts[] = {"master.", "moment_m.", "moment_v."};
 
@@ -165,8 +166,10 @@ fs::path partial_of(const fs::path& folder) { return folder.string() + ".partial
 void require_nothing_else(const fs::path& folder) {
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
-    const bool unfinished = name.starts_with(std::string(kRun) + ".") && name.ends_with(".tmp");
-    if (name != kWeights && name != kOptimizer && name != kRun && !unfinished)
+    const bool is_part = std::any_of(std::begin(kFiles), std::end(kFiles), [&name](std::string_view file) {
+      return name == file || (name.starts_with(std::string(file) + ".") && name.ends_with(".tmp"));  // OutputFile's
+    });
+    if (!is_part)
       throw InputError(
           fmt::format("{}: cannot be saved to: {} is no part of a checkpoint and would be lost; name a new folder, or "
                       "move it away",

@@ -14,6 +14,8 @@
 #include <string_view>
 #include <vector>
 
+#include "shared/files.h"
+
 namespace penstock::exec {
 
 enum class StoredType { f32, bf16, f16 };
@@ -79,7 +81,7 @@ class SafetensorsSet {
   std::map<std::string, std::size_t> where_;
 };
 
-/// Writes one file: declare all tensors, then hand over their bytes in that order.
+/// Writes one file, whole or not at all: declare all tensors, then hand over their bytes in that order.
 class SafetensorsWriter {
  public:
   struct Entry {
@@ -90,7 +92,8 @@ class SafetensorsWriter {
   /// Throws std::runtime_error with the system's reason, as `append` and `close` do.
   SafetensorsWriter(const std::filesystem::path& path, const std::vector<Entry>& entries);
   void append(std::span<const std::byte> bytes);
-  /// Puts the checksums into the header and fsyncs. Throws std::logic_error if not all declared bytes came.
+  /// Puts the checksums into the header and the file in its place. Throws std::logic_error if not all declared bytes
+  /// came.
   void close();
 
  private:
@@ -101,8 +104,7 @@ class SafetensorsWriter {
   };
   std::string header() const;
 
-  std::filesystem::path path_;
-  std::unique_ptr<FileHandle> file_;
+  OutputFile file_;
   std::vector<Tensor> tensors_;
   std::size_t next_ = 0;  // tensor that the next byte belongs to
 };
