@@ -37,7 +37,7 @@ void add_run(CLI::App& program, RunCommandOptions& options, Chosen& chosen) {
       ->check(CLI::Range(1, 1'000'000'000));
   command
       ->add_option("--timeline", options.timeline,
-                   "write when each op started and ended; without --schedule also schedule.json beside it")
+                   "write when each op started and ended; without --schedule also the schedule beside it")
       ->type_name("FILE");
   command
       ->add_option("--record", options.record,

@@ -6,11 +6,14 @@
 #include <utility>
 
 #include "exec/checkpoint/checkpoint.h"
+#include "exec/checkpoint/dump.h"
 #include "exec/program/run_outputs.h"
 #include "exec/runtime/bind.h"
 #include "exec/runtime/limits.h"
 #include "shared/compare/recording.h"
+#include "shared/compare/timeline_schedule.h"
 #include "shared/error.h"
+#include "shared/ir/schedule_json.h"
 
 namespace penstock::exec {
 namespace {
@@ -42,7 +45,7 @@ RunSetup prepare_run(const RunCommandOptions& options, StatusLine& status) {
   const Scenario& scenario = setup.scenario;
   if (!options.record.empty()) require_recordable(scenario, options.schedule);
   if (!options.save.empty()) check_save_target(options.save);
-  check_run_outputs(options, scenario);
+  check_run_outputs(options, scenario, {});
   const TokenShape shape{scenario.sequences, scenario.sequence_length, scenario.model.config.vocabulary};
   setup.tokens = open_tokens(scenario.run.data, scenario.path, shape, scenario.run.seed);
   choose_states(options, setup);
@@ -56,6 +59,12 @@ RunSetup prepare_run(const RunCommandOptions& options, StatusLine& status) {
   setup.schedule = proved_schedule(setup.scenario, options.schedule);
   require_no_drive(setup.schedule, setup.backend->is_host());
   require_host_memory(setup.schedule, arena_bytes(setup.schedule), setup.backend->is_host(), read_memory_limits());
+  if (!options.dump.empty())
+    require_dumpable(options.dump, setup.schedule, setup.scenario.model, setup.scenario.run.steps);
+  if (!options.timeline.empty() && options.schedule.empty()) {
+    setup.schedule_beside = schedule_beside(options.timeline, schedule_hash(setup.schedule));
+    check_run_outputs(options, scenario, setup.schedule_beside);
+  }
   status.clear();
   return setup;
 }

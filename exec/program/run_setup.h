@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <string>
 
@@ -23,6 +24,7 @@ struct RunSetup {
   std::unique_ptr<TokenSource> tokens;
   std::unique_ptr<StateSource> states;
   std::int64_t steps_before = 0;
+  std::filesystem::path schedule_beside;  // the timeline, where `penstock-sim compare` looks; empty: not written
 };
 
 /// Everything that can be wrong is found out here, before memory is taken.

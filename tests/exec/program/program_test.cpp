@@ -1,82 +1,13 @@
 // penstock-exec as people and scripts meet it: exit codes, one paragraph on standard error, JSON on standard output.
-#include <gtest/gtest.h>
-#include <sys/wait.h>
-
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
-#include <nlohmann/json.hpp>
-#include <string>
 
 #include "shared/compare/recording.h"
 #include "shared/ir/schedule_json.h"
 #include "shared/machine/profile.h"
-#include "tests/shared/temporary_folder.h"
-#include "tests/source_folder.h"
+#include "tests/exec/program/program_fixture.h"
 
 namespace penstock::exec {
 namespace {
-
-namespace fs = std::filesystem;
-
-constexpr const char* kScenario = R"([model]
-config = "model.json"
-[machine]
-hardware = "machine.toml"
-[workload]
-sequence_length = 32
-sequences = 4
-micro_batch = 2
-[policy]
-name = "penstock"
-[run]
-backend = "host"
-steps = 4
-warmup_steps = 1
-data = "random"
-)";
-
-std::string file_text(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-struct Outcome {
-  int code = -1;
-  std::string out, err;
-};
-
-/// A folder with a scenario in it, where commands run.
-class ProgramTest : public testing::Test {
- protected:
-  ProgramTest() {
-    folder_.write("s.toml", kScenario);
-    const fs::path catalogue = source_folder() / "scenarios";
-    fs::copy_file(catalogue / "models/tiny-qwen3.json", folder_.path() / "model.json");
-    fs::copy_file(catalogue / "hardware/this-cpu.toml", folder_.path() / "machine.toml");
-  }
-  Outcome run(const std::string& arguments) const {
-    const std::string command =
-        "cd '" + folder_.path().string() + "' && " + PENSTOCK_EXEC_PROGRAM " " + arguments + " >out 2>err </dev/null";
-    const int status = std::system(command.c_str());
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, file_text(folder_.path() / "out"),
-            file_text(folder_.path() / "err")};
-  }
-  nlohmann::json json(const std::string& arguments) const {
-    const Outcome outcome = run(arguments);
-    EXPECT_EQ(outcome.code, 0) << outcome.err;
-    return nlohmann::json::parse(outcome.out);
-  }
-  /// Exit code and a part of the one line on standard error; nothing was written to standard output.
-  void expect_error(const std::string& arguments, int code, const std::string& part) const {
-    const Outcome outcome = run(arguments);
-    EXPECT_EQ(outcome.code, code) << arguments << outcome.err;
-    EXPECT_NE(outcome.err.find(part), std::string::npos) << arguments << "\n" << outcome.err;
-    EXPECT_EQ(outcome.out, "") << arguments;
-  }
-
-  TemporaryFolder folder_;
-};
 
 TEST_F(ProgramTest, RunReportsEveryStepInJson) {
   const nlohmann::json result = json("run s.toml --json");
@@ -116,11 +47,12 @@ TEST_F(ProgramTest, ResumedStepsAreThoseOfOneRun) {
 TEST_F(ProgramTest, TimelineHasTheScheduleBesideIt) {
   EXPECT_EQ(run("run s.toml --timeline m.json").code, 0);
   const nlohmann::json timeline = nlohmann::json::parse(file_text(folder_.path() / "m.json"));
-  const nlohmann::json schedule = nlohmann::json::parse(file_text(folder_.path() / "schedule.json"));
+  const std::string name = "schedule-" + timeline["schedule_hash"].get<std::string>() + ".json";
+  const nlohmann::json schedule = nlohmann::json::parse(file_text(folder_.path() / name));
   EXPECT_EQ(timeline["ops"].size(), 4 * schedule["ops"].size());
   EXPECT_EQ(timeline["warmup_steps"], 1);
   // The file runs as the policy's own schedule does.
-  const nlohmann::json again = json("run s.toml --schedule schedule.json --json");
+  const nlohmann::json again = json("run s.toml --schedule " + name + " --json");
   EXPECT_EQ(again["schedule"], timeline["schedule_hash"]);
 }
 
@@ -224,17 +156,18 @@ TEST_F(ProgramTest, BadInputExitsWithTwo) {
   expect_error("run s.toml --set run.data=s.toml --set workload.sequence_length=511", 2, "bytes of data, there are");
   expect_error("run s.toml --set run.weights=no.safetensors", 2, "no.safetensors");
   expect_error("calibrate s.toml -o no/such.json", 2, "does not exist");
-  expect_error("calibrate s.toml -o s.toml", 2, "name another file");
+  expect_error("calibrate s.toml -o s.toml", 2, "name another place");
   expect_error("calibrate s.toml -o p.json --nvme no/such", 2, "--nvme no/such: No such file or directory");
-  expect_error("run s.toml --timeline s.toml", 2, "name another file");
-  expect_error("run s.toml --save c --timeline c", 2, "name another file");
+  expect_error("run s.toml --timeline s.toml", 2, "name another place");
+  expect_error("run s.toml --save c --timeline c", 2, "written twice");
   expect_error("run s.toml --hbm-limit 0B", 2, "more than zero");
   expect_error("run s.toml --watchdog nan", 2, "expected a number");
 }
 
 TEST_F(ProgramTest, ScheduleOfAnotherWorkloadIsRefused) {
-  EXPECT_EQ(run("run s.toml --steps 1 --timeline m.json").code, 0);
-  expect_error("run s.toml --schedule schedule.json --set workload.sequences=8", 2, "sequences per step");
+  const nlohmann::json result = json("run s.toml --steps 1 --timeline m.json --json");
+  const std::string name = "schedule-" + result["schedule"].get<std::string>() + ".json";
+  expect_error("run s.toml --schedule " + name + " --set workload.sequences=8", 2, "sequences per step");
 }
 
 TEST_F(ProgramTest, TooLittleMemoryExitsWithThree) { expect_error("run s.toml --hbm-limit 64KiB", 3, "hbm"); }
