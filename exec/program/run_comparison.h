@@ -3,8 +3,6 @@
 
 #include <filesystem>
 #include <optional>
-#include <string>
-#include <vector>
 
 #include "shared/compare/comparison.h"
 #include "shared/ir/schedule.h"
@@ -12,10 +10,6 @@
 #include "shared/timeline/timeline.h"
 
 namespace penstock::exec {
-
-/// The files of a comparison.
-inline const std::vector<std::string> kComparisonFiles{"schedule.json", "predicted.json", "measured.json",
-                                                       "comparison.json"};
 
 class RunComparison {
  public:
