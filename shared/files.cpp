@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <cstring>
 #include <stdexcept>
 #include <system_error>
@@ -22,6 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kMostLinks = 40;            // as many as Linux follows
+constexpr int kMostNames = 100;           // tried for a temporary; of 2^64, one is taken by chance only
 constexpr std::size_t kMostFiles = 1000;  // of a folder, looked through for a name that was probably meant
 
 fs::path folder_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
@@ -53,11 +55,67 @@ class Descriptor {
   Descriptor(const Descriptor&) = delete;
   Descriptor& operator=(const Descriptor&) = delete;
   int get() const { return fd_; }
-  int release() { return std::exchange(fd_, -1); }
 
  private:
   int fd_;
 };
+
+std::string reason(int code) { return std::generic_category().message(code); }
+
+[[noreturn]] void refuse_output(const fs::path& given, std::string_view what) {
+  throw InputError(fmt::format("{}: cannot be written: {}", given.empty() ? "\"\"" : given.string(), what));
+}
+
+bool is_mount_point(const fs::path& path) {
+  struct statx status {};
+  return ::statx(AT_FDCWD, path.c_str(), AT_NO_AUTOMOUNT, 0, &status) == 0 &&
+         (status.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0;
+}
+
+/// In a folder with the sticky bit (/tmp) only the owner of a file or of the folder replaces it.
+bool is_others_in_sticky(const fs::path& file, const fs::path& folder) {
+  struct stat of_file {
+  }, of_folder{};
+  const uid_t user = ::geteuid();
+  return user != 0 && ::stat(file.c_str(), &of_file) == 0 && ::stat(folder.c_str(), &of_folder) == 0 &&
+         (of_folder.st_mode & S_ISVTX) != 0 && of_file.st_uid != user && of_folder.st_uid != user;
+}
+
+/// Where a file goes that is asked for as `given`, after all that can be known without making one.
+fs::path output_place(const fs::path& given) {
+  fs::path path = follow_links(given);
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  const std::string unknown = status.type() == fs::file_type::none ? error.message() : "";  // a name that is too long
+  if (!path.has_filename() || fs::is_directory(status)) refuse_output(given, "that names a folder; name a file");
+  const fs::path folder = folder_of(path);
+  if (!fs::is_directory(folder, error))
+    refuse_output(given, fmt::format("the folder {} does not exist", folder.string()));
+  if (!unknown.empty()) refuse_output(given, unknown);
+  if (!fs::exists(status)) return path;
+  // Renaming onto a device would replace the device.
+  if (!fs::is_regular_file(status)) refuse_output(given, "it exists and is not a regular file");
+  if (::access(path.c_str(), W_OK) != 0) refuse_output(given, fmt::format("it exists: {}", reason(errno)));
+  if (is_mount_point(path)) refuse_output(given, "it is mounted by itself and cannot be replaced; name another file");
+  if (is_others_in_sticky(path, folder)) refuse_output(given, "it belongs to another user; name another file");
+  return path;
+}
+
+/// Opens a new file beside `path`, for writing; -1 with errno. `name` becomes its path, empty if there is none.
+int make_temporary(const fs::path& path, fs::path& name) {
+  constexpr std::size_t kSuffix = 1 + 16 + 4;  // ".", 16 digits, ".tmp"
+  const std::string stem = path.filename().string().substr(0, NAME_MAX - kSuffix);
+  for (int attempt = 0; attempt < kMostNames; ++attempt) {
+    std::uint64_t random = 0;
+    if (::getentropy(&random, sizeof random) != 0) return -1;
+    name = path.parent_path() / fmt::format("{}.{:016x}.tmp", stem, random);
+    const int descriptor = ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    if (descriptor >= 0) return descriptor;
+    if (errno != EEXIST) break;
+  }
+  name.clear();
+  return -1;
+}
 
 }  // namespace
 
@@ -111,45 +169,58 @@ std::string read_text_file(const fs::path& path, std::int64_t max_bytes) {
   return text;
 }
 
-void check_output_file(const fs::path& given, std::span<const fs::path> inputs) {
-  const fs::path path = follow_links(given);
-  const auto refuse = [&](std::string_view what) {
-    throw InputError(fmt::format("{}: cannot be written: {}", given.empty() ? "\"\"" : given.string(), what));
-  };
-  std::error_code error;
-  const fs::file_status status = fs::status(path, error);
-  if (!path.has_filename() || fs::is_directory(status)) refuse("that names a folder; name a file");
-  // Renaming onto a device would replace the device.
-  if (fs::exists(status) && !fs::is_regular_file(status)) refuse("it exists and is not a regular file");
-  const fs::path folder = folder_of(path);
-  if (!fs::is_directory(folder, error)) refuse(fmt::format("the folder {} does not exist", folder.string()));
-  if (::access(folder.c_str(), W_OK) != 0)
-    refuse(fmt::format("the folder {}: {}", folder.string(), std::strerror(errno)));
-  for (const fs::path& input : inputs)
-    if (!input.empty() && (fs::equivalent(path, input, error) || fs::absolute(path) == fs::absolute(input)))
-      refuse("this command also reads or writes it under another option; name another file");
+void check_output_file(const fs::path& given) {
+  const fs::path path = output_place(given);
+  fs::path temporary;
+  const Descriptor probe(make_temporary(path, temporary));
+  if (probe.get() < 0) refuse_output(given, fmt::format("the folder {}: {}", folder_of(path).string(), reason(errno)));
+  ::unlink(temporary.c_str());
 }
 
-void write_text_file(const fs::path& given, std::string_view text) {
-  check_output_file(given);
-  const fs::path path = follow_links(given);
-  const std::string temporary = fmt::format("{}.{}.tmp", path.string(), ::getpid());
-  const auto fail = [&](const char* what) {
-    const int reason = errno;
-    ::unlink(temporary.c_str());
-    throw std::runtime_error(fmt::format("{}: {}: {}", path.string(), what, std::strerror(reason)));
-  };
-  Descriptor file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-  if (file.get() < 0) fail("cannot be created");
-  while (!text.empty()) {
-    const ssize_t put = ::write(file.get(), text.data(), text.size());
+OutputFile::OutputFile(const fs::path& path)
+    : path_(output_place(path)), descriptor_(make_temporary(path_, temporary_)) {
+  if (descriptor_ < 0) fail("cannot be created");
+}
+
+OutputFile::~OutputFile() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+}
+
+void OutputFile::write(std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t put = ::write(descriptor_, bytes.data(), bytes.size());
     if (put < 0 && errno == EINTR) continue;
     if (put < 0) fail("cannot be written");
-    text.remove_prefix(static_cast<std::size_t>(put));
+    bytes.remove_prefix(static_cast<std::size_t>(put));
   }
-  if (::fsync(file.get()) != 0) fail("cannot be synced");
-  if (::close(file.release()) != 0) fail("cannot be closed");
-  if (::rename(temporary.c_str(), path.c_str()) != 0) fail("cannot be renamed into place");
+}
+
+void OutputFile::write_at(std::int64_t offset, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t put = ::pwrite(descriptor_, bytes.data(), bytes.size(), offset);
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) fail("cannot be written");
+    bytes.remove_prefix(static_cast<std::size_t>(put));
+    offset += put;
+  }
+}
+
+void OutputFile::commit() {
+  if (::fsync(descriptor_) != 0) fail("cannot be synced");
+  if (::close(std::exchange(descriptor_, -1)) != 0) fail("cannot be closed");
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail("cannot be renamed into place");
+  temporary_.clear();
+}
+
+void OutputFile::fail(const char* what) const {
+  throw std::runtime_error(fmt::format("{}: {}: {}", path_.string(), what, reason(errno)));
+}
+
+void write_text_file(const fs::path& path, std::string_view text) {
+  OutputFile file(path);
+  file.write(text);
+  file.commit();
 }
 
 }  // namespace penstock

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <span>
 #include <string>
 #include <string_view>
 
@@ -19,14 +18,39 @@ std::string why_not_read(const std::filesystem::path& path, int reason);
 /// they go round in a circle.
 std::filesystem::path follow_links(const std::filesystem::path& path);
 
-/// Throws InputError unless a file can be put at `path`: its folder is there and writable, and what is at `path`, if
-/// anything, is a regular file other than `inputs` (empty paths among them do not count). Links are followed. To be
-/// asked before the work whose result goes there.
-void check_output_file(const std::filesystem::path& path, std::span<const std::filesystem::path> inputs = {});
+/// Throws InputError unless a file can be put at `path`: its folder is there and takes new files (one is made and
+/// removed again), and what is at `path`, if anything, is a regular file that may be replaced. Links are followed. To
+/// be asked before the work whose result goes there; what else the same command reads or writes is CommandFiles' to
+/// know.
+void check_output_file(const std::filesystem::path& path);
 
-/// Whole or not at all: writes a temporary beside `path` (beside its target, if it is a link, which stays one), fsyncs,
-/// renames. Throws InputError as `check_output_file`,
-/// std::runtime_error with the system's reason (disk full); the temporary is removed and an older file stays as it was.
+/// A file that appears whole or not at all. What is written goes into a temporary beside it (beside its target, if it
+/// is a link, which stays one), NAME.16HEX.tmp: always a new file, through no link, with the rights that the umask
+/// leaves. Several processes may write one path at once; the last to commit wins, whole. A process that is killed
+/// leaves its temporary, which nothing reads and which can be removed.
+class OutputFile {
+ public:
+  /// Throws InputError as `check_output_file`, std::runtime_error with the system's reason, as all members do.
+  explicit OutputFile(const std::filesystem::path& path);
+  /// Removes the temporary unless it was committed.
+  ~OutputFile();
+  OutputFile(const OutputFile&) = delete;
+  OutputFile& operator=(const OutputFile&) = delete;
+
+  void write(std::string_view bytes);
+  /// Over what was written before. REQUIRES: no byte of it beyond.
+  void write_at(std::int64_t offset, std::string_view bytes);
+  /// Syncs and renames: an older file is replaced now, and stays as it was if anything failed.
+  void commit();
+
+ private:
+  [[noreturn]] void fail(const char* what) const;
+
+  std::filesystem::path path_, temporary_;
+  int descriptor_ = -1;
+};
+
+/// An OutputFile of this text.
 void write_text_file(const std::filesystem::path& path, std::string_view text);
 
 }  // namespace penstock

@@ -40,7 +40,7 @@ void add_simulate(CLI::App& program, SimulateCommandOptions& options, Chosen& ch
       ->type_name("FILE");
   command
       ->add_option("--timeline", options.timeline,
-                   "write the predicted timeline; without --schedule also schedule.json beside it")
+                   "write the predicted timeline; without --schedule also the schedule beside it")
       ->type_name("FILE");
   command->add_option("--trace", options.trace, "write a Chrome trace, to be opened in Perfetto")->type_name("FILE");
   command->add_flag("--ignore-capacity", options.ignore_capacity, "simulate even what does not fit");
@@ -152,13 +152,14 @@ void add_check(CLI::App& program, CheckOptions& options, Chosen& chosen) {
 }
 
 void add_compare(CLI::App& program, CompareOptions& options, Chosen& chosen) {
-  CLI::App* command =
-      add_command(program, "compare", "Lay a predicted and a measured timeline of one schedule side by side",
-                  "Examples:\n"
-                  "  penstock-sim compare predicted.json measured.json\n"
-                  "  penstock-sim compare predicted.json measured.json --html report.html --trace trace.json\n"
-                  "The schedule is schedule.json beside PREDICTED, unless --schedule or --scenario says otherwise.\n",
-                  options.json);
+  CLI::App* command = add_command(
+      program, "compare", "Lay a predicted and a measured timeline of one schedule side by side",
+      "Examples:\n"
+      "  penstock-sim compare predicted.json measured.json\n"
+      "  penstock-sim compare predicted.json measured.json --html report.html --trace trace.json\n"
+      "The schedule is the one beside them that `--timeline` wrote, or schedule.json beside PREDICTED, unless\n"
+      "--schedule or --scenario says otherwise.\n",
+      options.json);
   command->add_option("PREDICTED", options.predicted, "timeline of `penstock-sim simulate --timeline`")->required();
   command->add_option("MEASURED", options.measured, "timeline of `penstock-exec run --timeline`")->required();
   command->add_option("--schedule", options.schedule, "the schedule that both ran")->type_name("FILE");

@@ -11,17 +11,22 @@
 #include <system_error>
 #include <vector>
 
-#include "exec/checkpoint/checkpoint_record.h"
 #include "exec/checkpoint/safetensors.h"
 #include "exec/runtime/bf16.h"
 #include "shared/error.h"
 #include "shared/files.h"
+#include "shared/json_reader.h"
 
 namespace penstock::exec {
 namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* kFormat = "penstock-checkpoint/1";
+constexpr const char* kWeights = "model.safetensors";
+constexpr const char* kOptimizer = "optimizer.safetensors";
+constexpr const char* kRun = "run.json";
+constexpr std::string_view kFiles[] = {kWeights, kOptimizer, kRun};
 constexpr std::int64_t kPiece = std::int64_t{1} << 20;
 constexpr std::string_view kParts[] = {"master.", "moment_m.", "moment_v."};
 
@@ -40,7 +45,7 @@ void for_each_tensor(const Model& model, const Body& body) {
     for (const ParameterTensor& tensor : layer.tensors) body(layer, tensor);
 }
 
-FileIdentity write_weights(const fs::path& path, const Model& model, const StateReader& states) {
+void write_weights(const fs::path& path, const Model& model, const StateReader& states) {
   std::vector<SafetensorsWriter::Entry> entries;
   for_each_tensor(model, [&](const Layer&, const ParameterTensor& tensor) {
     entries.push_back({tensor.name, StoredType::bf16, shape_of(tensor)});
@@ -54,11 +59,10 @@ FileIdentity write_weights(const fs::path& path, const Model& model, const State
       writer.append(std::as_bytes(std::span(values)));
     }
   });
-  return writer.close();
+  writer.close();
 }
 
-FileIdentity write_states(const fs::path& path, const Numerics& numerics, const Model& model,
-                          const StateReader& states) {
+void write_states(const fs::path& path, const Numerics& numerics, const Model& model, const StateReader& states) {
   std::vector<StatePart> parts{StatePart::moment_m, StatePart::moment_v};
   if (numerics.states != StateFormat::bf16) parts.insert(parts.begin(), StatePart::master);
   const auto type = [&](StatePart part) {
@@ -86,7 +90,16 @@ FileIdentity write_states(const fs::path& path, const Numerics& numerics, const 
         writer.append(std::as_bytes(std::span(halves)));
       }
     });
-  return writer.close();
+  writer.close();
+}
+
+const char* state_name(StateFormat format) {
+  switch (format) {
+    case StateFormat::planes: return "planes";
+    case StateFormat::master_and_copy: return "master_and_copy";
+    case StateFormat::bf16: return "bf16";
+  }
+  return "";
 }
 
 /// Removed with all that is in it unless it was put in place.
@@ -121,27 +134,42 @@ void put_in_place(const fs::path& partial, const fs::path& folder) {
     throw std::runtime_error(fmt::format("{}: cannot be put in place: {}", folder.string(), std::strerror(errno)));
 }
 
+class CheckpointStates : public StateSource {
+ public:
+  /// Throws InputError unless every tensor of the model is there, in its size and as it was written.
+  CheckpointStates(const fs::path& folder, bool has_master, const Model& model)
+      : weights_(folder / kWeights), optimizer_(folder / kOptimizer), has_master_(has_master) {
+    for_each_tensor(model, [&](const Layer&, const ParameterTensor& tensor) {
+      for (const StatePart part : {StatePart::master, StatePart::moment_m, StatePart::moment_v})
+        read(tensor, part, 0, {});
+    });
+    weights_.verify();
+    optimizer_.verify();
+  }
+  void read(const ParameterTensor& tensor, StatePart part, std::int64_t first, std::span<float> out) const final {
+    if (part == StatePart::master && !has_master_) return weights_.read(tensor.name, tensor.elements(), first, out);
+    optimizer_.read(stored_name(part, tensor), tensor.elements(), first, out);
+  }
+
+ private:
+  SafetensorsFile weights_, optimizer_;
+  bool has_master_;
+};
+
 /// Without a slash at its end; if it is a link, the folder that it leads to.
 fs::path folder_at(const fs::path& given) { return follow_links(given.has_filename() ? given : given.parent_path()); }
 
 /// Where it is written before it is put in place.
 fs::path partial_of(const fs::path& folder) { return folder.string() + ".partial"; }
 
-/// Empty if it cannot be read.
-std::string record_bytes(const fs::path& folder) {
-  try {
-    return read_record_text(folder);
-  } catch (const InputError&) {
-    return {};
-  }
-}
-
 /// Replacing a checkpoint removes the folder with all that is in it, so nothing else may be there.
 void require_nothing_else(const fs::path& folder) {
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
-    const bool unfinished = name.starts_with(std::string(kRecordFile) + ".") && name.ends_with(".tmp");
-    if (name != kWeightsFile && name != kStatesFile && name != kRecordFile && !unfinished)
+    const bool is_part = std::any_of(std::begin(kFiles), std::end(kFiles), [&name](std::string_view file) {
+      return name == file || (name.starts_with(std::string(file) + ".") && name.ends_with(".tmp"));  // OutputFile's
+    });
+    if (!is_part)
       throw InputError(
           fmt::format("{}: cannot be saved to: {} is no part of a checkpoint and would be lost; name a new folder, or "
                       "move it away",
@@ -165,7 +193,7 @@ void check_save_target(const fs::path& given) {
         fmt::format("{}: cannot be saved to: the folder {} cannot be written", folder.string(), parent.string()));
   if (const fs::path partial = partial_of(folder); fs::is_directory(partial)) require_nothing_else(partial);
   if (!fs::exists(folder)) return;
-  if (!fs::is_directory(folder) || (!fs::is_empty(folder) && !fs::exists(folder / kRecordFile)))
+  if (!fs::is_directory(folder) || (!fs::is_empty(folder) && !fs::exists(folder / kRun)))
     throw InputError(
         fmt::format("{}: cannot be saved to: it exists and is not a checkpoint; name a new folder", folder.string()));
   require_nothing_else(folder);
@@ -176,56 +204,42 @@ void save_checkpoint(const fs::path& given, const CheckpointInfo& info, const Sc
   check_save_target(given);
   const fs::path folder = folder_at(given);
   const PartialFolder partial(partial_of(folder));
-  CheckpointRecord record{info.step, info.description, {}};
-  record.files[kWeightsFile] = write_weights(partial.path() / kWeightsFile, model, states);
-  record.files[kStatesFile] = write_states(partial.path() / kStatesFile, schedule.numerics, model, states);
-  write_text_file(partial.path() / kRecordFile, record_text(record));
+  write_weights(partial.path() / kWeights, model, states);
+  write_states(partial.path() / kOptimizer, schedule.numerics, model, states);
+  const nlohmann::ordered_json run = {{"format", kFormat},
+                                      {"step", info.step},
+                                      {"seed", std::to_string(info.seed)},
+                                      {"states", state_name(schedule.numerics.states)},
+                                      {"model", model.config.name},
+                                      {"parameters", model.parameters}};
+  write_text_file(partial.path() / kRun, run.dump(2) + "\n");
   sync_folder(partial.path());
   put_in_place(partial.path(), folder);
   sync_folder(folder.has_parent_path() ? folder.parent_path() : fs::path("."));
 }
 
-Checkpoint::Checkpoint(const fs::path& folder)
-    : record_(parse_record(read_record_text(folder), (folder / kRecordFile).string())),
-      weights_(folder / kWeightsFile),
-      states_(folder / kStatesFile),
-      has_master_(record_.description.find("states")->value != "\"bf16\"") {
-  const auto require_own = [&](const char* name, const SafetensorsFile& file) {
-    if (file.identity() == record_.files.at(name)) return;
-    throw InputError(
-        fmt::format("{}: is not the file that {} was written with: it is of another checkpoint or damaged; take all "
-                    "three files from one checkpoint",
-                    (folder / name).string(), kRecordFile));
-  };
-  require_own(kWeightsFile, weights_);
-  require_own(kStatesFile, states_);
-}
-
-void Checkpoint::verify(const Model& model) const {
-  for_each_tensor(model, [&](const Layer&, const ParameterTensor& tensor) {
-    for (const StatePart part : {StatePart::master, StatePart::moment_m, StatePart::moment_v})
-      read(tensor, part, 0, {});
-  });
-  weights_.verify();
-  states_.verify();
-}
-
-void Checkpoint::read(const ParameterTensor& tensor, StatePart part, std::int64_t first, std::span<float> out) const {
-  if (part == StatePart::master && !has_master_) return weights_.read(tensor.name, tensor.elements(), first, out);
-  states_.read(stored_name(part, tensor), tensor.elements(), first, out);
-}
-
-std::unique_ptr<Checkpoint> open_checkpoint(const fs::path& folder) {
-  constexpr int kAttempts = 10;
-  for (int attempt = 1;; ++attempt) {
-    const std::string before = record_bytes(folder);
-    try {
-      return std::make_unique<Checkpoint>(folder);
-    } catch (const InputError&) {
-      // Another run has put a new one in its place between one file and the next: then that one.
-      if (attempt == kAttempts || record_bytes(folder) == before) throw;
-    }
-  }
+Checkpoint open_checkpoint(const fs::path& folder, const Model& model) {
+  const fs::path file = folder / kRun;
+  const nlohmann::json json = read_json_file(file, 1 << 20);
+  JsonObject run(json, file.string());
+  if (run.text("format") != kFormat)
+    run.fail("format", fmt::format("found {}, this program reads \"{}\"", shown(json["format"]), kFormat));
+  Checkpoint checkpoint;
+  checkpoint.info.step = run.integer("step", 0, std::int64_t{1} << 40);
+  const std::string seed = run.text("seed");
+  if (seed.empty() || seed.size() > 20 || seed.find_first_not_of("0123456789") != std::string::npos)
+    run.fail("seed", "must be a number, found \"" + seed + "\"");
+  checkpoint.info.seed = std::strtoull(seed.c_str(), nullptr, 10);
+  const std::vector<std::string_view> formats{"planes", "master_and_copy", "bf16"};
+  const bool has_master = run.choice("states", formats) != 2;
+  run.text("model");
+  const std::int64_t parameters = run.integer("parameters", 0, std::int64_t{1} << 50);
+  if (parameters != model.parameters)
+    run.fail("parameters", fmt::format("{} parameters, the scenario's model {} has {}", parameters, model.config.name,
+                                       model.parameters));
+  run.finish();
+  checkpoint.states = std::make_unique<CheckpointStates>(folder, has_master, model);
+  return checkpoint;
 }
 
 }  // namespace penstock::exec

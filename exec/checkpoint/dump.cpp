@@ -4,11 +4,12 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <string_view>
+#include <system_error>
 
 #include "exec/checkpoint/safetensors.h"
 #include "shared/error.h"
 #include "shared/files.h"
+#include "shared/units.h"
 
 namespace penstock::exec {
 namespace {
@@ -58,23 +59,51 @@ void write_gradients(const std::filesystem::path& path, const Schedule& schedule
   writer.close();
 }
 
+/// int32 ids of one step.
+std::int64_t tokens_of_step(const Schedule& schedule) {
+  return schedule.micro_batch.sequences * schedule.micro_batches * (schedule.micro_batch.sequence_length + 1);
+}
+
+void write_tokens(const std::filesystem::path& path, const Schedule& schedule, const TokenSource& tokens,
+                  const std::vector<StepReport>& reports) {
+  OutputFile file(path);
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(tokens_of_step(schedule)));
+  for (const StepReport& report : reports) {
+    tokens.fill(report.step, ids.data());
+    file.write({reinterpret_cast<const char*>(ids.data()), ids.size() * sizeof(std::int32_t)});
+  }
+  file.commit();
+}
+
 }  // namespace
+
+void require_dumpable(const std::filesystem::path& folder, const Schedule& schedule, const Model& model, int steps) {
+  for (const Layer& layer : model.layers)
+    if (!layer.tensors.empty()) gradient_place(schedule, layer.index);
+  const std::int64_t needed = model.parameters * element_bytes(schedule.numerics.gradient_link) +
+                              steps * tokens_of_step(schedule) * std::int64_t{sizeof(std::int32_t)};
+  std::error_code error;
+  if (std::filesystem::exists(folder / "optimizer.safetensors", error))
+    throw InputError(fmt::format("--dump {}: holds a checkpoint, whose run.json would be lost; name another folder",
+                                 folder.string()));
+  std::filesystem::path there = std::filesystem::absolute(folder);
+  while (!std::filesystem::exists(there, error) && there.has_relative_path()) there = there.parent_path();
+  const std::filesystem::space_info space = std::filesystem::space(there, error);
+  if (!error && space.available < static_cast<std::uintmax_t>(needed))
+    throw InputError(fmt::format("--dump {}: {} are to be written, its drive has {} free", folder.string(),
+                                 format_bytes(static_cast<double>(needed)),
+                                 format_bytes(static_cast<double>(space.available))));
+}
 
 void write_dump(const std::filesystem::path& folder, const Schedule& schedule, const Model& model, Backend& backend,
                 const TokenSource& tokens, const AdamHyper& hyper, const std::vector<StepReport>& reports) {
   std::filesystem::create_directories(folder);
   write_gradients(folder / "gradients.safetensors", schedule, model, backend);
-
+  write_tokens(folder / "tokens.i32", schedule, tokens, reports);
+  nlohmann::ordered_json losses = nlohmann::ordered_json::array();
+  for (const StepReport& report : reports) losses.push_back(report.loss);
   const std::int64_t sequences = schedule.micro_batch.sequences * schedule.micro_batches;
   const std::int64_t row = schedule.micro_batch.sequence_length + 1;
-  std::vector<std::int32_t> ids(reports.size() * static_cast<std::size_t>(sequences * row));
-  nlohmann::ordered_json losses = nlohmann::ordered_json::array();
-  for (std::size_t i = 0; i < reports.size(); ++i) {
-    tokens.fill(reports[i].step, ids.data() + i * static_cast<std::size_t>(sequences * row));
-    losses.push_back(reports[i].loss);
-  }
-  write_text_file(folder / "tokens.i32",
-                  std::string_view(reinterpret_cast<const char*>(ids.data()), ids.size() * sizeof(std::int32_t)));
   const nlohmann::ordered_json run = {{"losses", losses},
                                       {"tokens_shape", {reports.size(), sequences, row}},
                                       {"micro_batch", schedule.micro_batch.sequences},

@@ -48,18 +48,6 @@ void read_exactly(int fd, std::int64_t offset, void* to, std::int64_t bytes, con
   }
 }
 
-void write_all(int fd, const void* from, std::size_t bytes, const fs::path& path) {
-  const auto* at = static_cast<const char*>(from);
-  while (bytes > 0) {
-    const ssize_t done = write(fd, at, bytes);
-    if (done < 0 && errno == EINTR) continue;
-    if (done < 0)
-      throw std::runtime_error(fmt::format("{}: cannot be written: {}", path.string(), std::strerror(errno)));
-    at += done;
-    bytes -= static_cast<std::size_t>(done);
-  }
-}
-
 const char* type_name(StoredType type) {
   switch (type) {
     case StoredType::f32: return "F32";
@@ -151,7 +139,6 @@ SafetensorsFile::SafetensorsFile(const fs::path& path)
   std::string text(header, '\0');
   read_exactly(file_->get(), 8, text.data(), static_cast<std::int64_t>(header), path);
   const std::int64_t data = 8 + static_cast<std::int64_t>(header);
-  identity_ = {size, crc32_of(0, std::as_bytes(std::span(text)))};
 
   const nlohmann::json json = parse_json(text, path.string());
   if (!json.is_object())
@@ -282,11 +269,7 @@ void SafetensorsSet::read(const std::string& name, std::int64_t elements, std::i
   files_[found->second]->read(name, elements, first, out);
 }
 
-SafetensorsWriter::SafetensorsWriter(const fs::path& path, const std::vector<Entry>& entries)
-    : path_(path),
-      file_(std::make_unique<FileHandle>(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666))) {
-  if (file_->get() < 0)
-    throw std::runtime_error(fmt::format("{}: cannot be created: {}", path.string(), std::strerror(errno)));
+SafetensorsWriter::SafetensorsWriter(const fs::path& path, const std::vector<Entry>& entries) : file_(path) {
   for (const Entry& entry : entries) {
     std::int64_t bytes = stored_bytes(entry.type);
     for (const std::int64_t size : entry.shape) bytes *= size;
@@ -294,8 +277,8 @@ SafetensorsWriter::SafetensorsWriter(const fs::path& path, const std::vector<Ent
   }
   const std::string text = header();
   const std::uint64_t length = text.size();
-  write_all(file_->get(), &length, 8, path_);
-  write_all(file_->get(), text.data(), text.size(), path_);
+  file_.write({reinterpret_cast<const char*>(&length), sizeof length});
+  file_.write(text);
 }
 
 /// As long before the checksums are known as after.
@@ -326,22 +309,14 @@ void SafetensorsWriter::append(std::span<const std::byte> bytes) {
     tensor.missing -= static_cast<std::int64_t>(part.size());
     rest = rest.subspan(part.size());
   }
-  write_all(file_->get(), bytes.data(), bytes.size(), path_);
+  file_.write({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
-FileIdentity SafetensorsWriter::close() {
+void SafetensorsWriter::close() {
   for (const Tensor& tensor : tensors_)
     if (tensor.missing != 0) throw std::logic_error("fewer bytes than declared");
-  const std::string text = header();
-  if (lseek(file_->get(), 8, SEEK_SET) != 8)
-    throw std::runtime_error(fmt::format("{}: cannot be written: {}", path_.string(), std::strerror(errno)));
-  write_all(file_->get(), text.data(), text.size(), path_);
-  if (fsync(file_->get()) != 0)
-    throw std::runtime_error(fmt::format("{}: cannot be written: {}", path_.string(), std::strerror(errno)));
-  file_.reset();
-  std::int64_t bytes = 8 + static_cast<std::int64_t>(text.size());
-  for (const Tensor& tensor : tensors_) bytes += tensor.bytes;
-  return {bytes, crc32_of(0, std::as_bytes(std::span(text)))};
+  file_.write_at(8, header());
+  file_.commit();
 }
 
 }  // namespace penstock::exec

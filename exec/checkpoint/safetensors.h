@@ -14,6 +14,8 @@
 #include <string_view>
 #include <vector>
 
+#include "shared/files.h"
+
 namespace penstock::exec {
 
 enum class StoredType { f32, bf16, f16 };
@@ -32,14 +34,6 @@ class FileHandle {
   int fd_;
 };
 
-/// Tells a file from every other: its header has the checksums of all its tensors, where their bytes are checked.
-struct FileIdentity {
-  std::int64_t bytes = 0;
-  std::uint32_t header_checksum = 0;  // CRC-32 of the header
-
-  bool operator==(const FileIdentity&) const = default;
-};
-
 /// Thread safety: reads may run side by side.
 class SafetensorsFile {
  public:
@@ -49,7 +43,6 @@ class SafetensorsFile {
 
   bool has(const std::string& name) const { return tensors_.contains(name); }
   std::vector<std::string> names() const;
-  const FileIdentity& identity() const { return identity_; }
   /// Reads every tensor that has a checksum, on all cores. Throws InputError that names a tensor whose bytes have
   /// another one. Files without checksums (older ones, other programs') pass unread.
   void verify() const;
@@ -66,7 +59,6 @@ class SafetensorsFile {
   };
   std::filesystem::path path_;
   std::unique_ptr<FileHandle> file_;
-  FileIdentity identity_;
   std::map<std::string, Tensor> tensors_;
 };
 
@@ -89,7 +81,7 @@ class SafetensorsSet {
   std::map<std::string, std::size_t> where_;
 };
 
-/// Writes one file: declare all tensors, then hand over their bytes in that order.
+/// Writes one file, whole or not at all: declare all tensors, then hand over their bytes in that order.
 class SafetensorsWriter {
  public:
   struct Entry {
@@ -100,8 +92,9 @@ class SafetensorsWriter {
   /// Throws std::runtime_error with the system's reason, as `append` and `close` do.
   SafetensorsWriter(const std::filesystem::path& path, const std::vector<Entry>& entries);
   void append(std::span<const std::byte> bytes);
-  /// Puts the checksums into the header and fsyncs. Throws std::logic_error if not all declared bytes came.
-  FileIdentity close();
+  /// Puts the checksums into the header and the file in its place. Throws std::logic_error if not all declared bytes
+  /// came.
+  void close();
 
  private:
   struct Tensor {
@@ -111,8 +104,7 @@ class SafetensorsWriter {
   };
   std::string header() const;
 
-  std::filesystem::path path_;
-  std::unique_ptr<FileHandle> file_;
+  OutputFile file_;
   std::vector<Tensor> tensors_;
   std::size_t next_ = 0;  // tensor that the next byte belongs to
 };

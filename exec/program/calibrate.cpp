@@ -12,8 +12,8 @@
 #include "exec/program/commands.h"
 #include "exec/program/setup.h"
 #include "exec/runtime/recorder.h"
+#include "shared/command_files.h"
 #include "shared/error.h"
-#include "shared/files.h"
 #include "shared/units.h"
 
 namespace penstock::exec {
@@ -70,9 +70,13 @@ void print_profile(const Profile& profile, bool nvme, const std::string& output,
 
 int calibrate_command(const CalibrateCommandOptions& options) {
   std::vector<Scenario> scenarios;
-  for (const std::filesystem::path& path : options.scenarios)
+  CommandFiles files;
+  for (const std::filesystem::path& path : options.scenarios) {
     scenarios.push_back(load_scenario(path, options.overrides, {}));
-  check_output_file(options.output, options.scenarios);
+    files.reads(scenarios.back().files);
+  }
+  files.writes(options.output, "-o");
+  files.check();
   const bool cuda = choose_backend(scenarios.front(), options.backend) == "cuda";
   if (cuda && !cuda_device_available()) throw std::runtime_error("backend cuda: " + describe_cuda_devices());
   if (!cuda && scenarios.size() > 1)

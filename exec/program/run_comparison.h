@@ -3,6 +3,8 @@
 
 #include <filesystem>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "shared/compare/comparison.h"
 #include "shared/ir/schedule.h"
@@ -10,6 +12,10 @@
 #include "shared/timeline/timeline.h"
 
 namespace penstock::exec {
+
+/// The files of a comparison.
+inline const std::vector<std::string> kComparisonFiles{"schedule.json", "predicted.json", "measured.json",
+                                                       "comparison.json"};
 
 class RunComparison {
  public:

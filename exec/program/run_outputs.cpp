@@ -2,49 +2,42 @@
 
 #include <fmt/format.h>
 
-#include <vector>
-
 #include "exec/checkpoint/checkpoint.h"
+#include "exec/checkpoint/dump.h"
+#include "exec/program/run_comparison.h"
 #include "shared/build_commit.h"
+#include "shared/command_files.h"
 #include "shared/compare/recording.h"
-#include "shared/files.h"
 #include "shared/ir/schedule_json.h"
 
 namespace penstock::exec {
-namespace {
 
-namespace fs = std::filesystem;
-
-/// Where the schedule goes that the policy writes: beside the timeline, where `penstock-sim compare` looks.
-fs::path schedule_beside(const RunCommandOptions& options) { return options.timeline.parent_path() / "schedule.json"; }
-
-}  // namespace
-
-void check_run_outputs(const RunCommandOptions& options, const Scenario& scenario) {
-  std::vector<fs::path> taken = scenario.files;
-  taken.insert(taken.end(), {options.schedule, options.save});
-  std::vector<fs::path> outputs;
-  if (!options.timeline.empty() && options.schedule.empty()) outputs.push_back(schedule_beside(options));
-  if (!options.timeline.empty()) outputs.push_back(options.timeline);
-  if (!options.record.empty()) outputs.push_back(options.record);
-  for (const fs::path& output : outputs) {
-    check_output_file(output, taken);
-    taken.push_back(output);
-  }
+void check_run_outputs(const RunCommandOptions& options, const Scenario& scenario,
+                       const std::filesystem::path& beside) {
+  CommandFiles files;
+  files.reads(scenario.files);
+  files.reads(options.schedule);
+  files.reads(options.resume);
+  files.replaces(options.save, "--save", options.resume);
+  files.writes(beside, "--timeline");
+  files.writes(options.timeline, "--timeline");
+  files.writes(options.record, "--record");
+  files.writes_into(options.compare, kComparisonFiles, "--compare");
+  files.writes_into(options.dump, kDumpFiles, "--dump");
+  files.check();
 }
 
 void write_run_files(const RunCommandOptions& options, const RunSetup& setup, const Timeline& timeline,
                      const Training& training) {
   if (!options.save.empty())
-    save_checkpoint(options.save, {training.steps_done(), setup.description}, setup.schedule, setup.scenario.model,
-                    training.states());
+    save_checkpoint(options.save, {training.steps_done(), setup.scenario.run.seed}, setup.schedule,
+                    setup.scenario.model, training.states());
   if (!options.record.empty())
     write_recording(
         make_recording(setup.scenario, options.overrides, setup.schedule, timeline, build_commit(), options.record),
         options.record);
-  if (options.timeline.empty()) return;
-  write_timeline(timeline, options.timeline);
-  if (options.schedule.empty()) write_schedule(setup.schedule, schedule_beside(options));
+  if (!setup.schedule_beside.empty()) write_schedule(setup.schedule, setup.schedule_beside);
+  if (!options.timeline.empty()) write_timeline(timeline, options.timeline);
 }
 
 void print_run_files(const RunCommandOptions& options, const Training& training) {

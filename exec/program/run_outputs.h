@@ -9,9 +9,10 @@
 namespace penstock::exec {
 
 /// Throws InputError if a file asked for cannot be written, or would replace what the run reads or writes elsewhere.
-void check_run_outputs(const RunCommandOptions& options, const Scenario& scenario);
+/// `beside`: where the schedule goes that the policy wrote; empty: nowhere, or not known yet.
+void check_run_outputs(const RunCommandOptions& options, const Scenario& scenario, const std::filesystem::path& beside);
 
-/// The checkpoint, the recording, the timeline and, where the policy wrote it, the schedule beside it.
+/// The checkpoint, the recording, the timeline and, where the policy wrote it, the schedule.
 void write_run_files(const RunCommandOptions& options, const RunSetup& setup, const Timeline& timeline,
                      const Training& training);
 

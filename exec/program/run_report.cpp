@@ -36,25 +36,6 @@ std::string memory_lines(const Schedule& schedule) {
   return text;
 }
 
-void print_resumed(const RunSetup& setup) {
-  if (!setup.resumed) return;
-  const Resumed& resumed = *setup.resumed;
-  fmt::print("resumed after step {} of {}{}\n", setup.steps_before, resumed.from.string(),
-             setup.scenario.run.weights.empty() ? "" : "; run.weights is not read");
-  for (const ChangedValue& value : resumed.changed)
-    fmt::print("changed since then, as allowed: {} was {}, is {}\n", value.key, value.before, value.now);
-  for (const std::string& key : resumed.allowed_in_vain)
-    fmt::print("--allow-changed {}: not needed, it is as it was\n", key);
-}
-
-ordered_json resumed_json(const RunSetup& setup) {
-  ordered_json changed = ordered_json::array();
-  for (const ChangedValue& value : setup.resumed->changed)
-    changed.push_back(
-        {{"key", value.key}, {"before", ordered_json::parse(value.before)}, {"now", ordered_json::parse(value.now)}});
-  return {{"from", setup.resumed->from.string()}, {"step", setup.steps_before}, {"changed", changed}};
-}
-
 /// 0 where the machine lacks a figure that the schedule needs: no reason for a run that is done to fail.
 double predicted_step_seconds(const RunSetup& setup) {
   sim::SimulateOptions options;
@@ -77,7 +58,7 @@ void print_head(const RunSetup& setup) {
   fmt::print("step: {} sequences of {} tokens in {} micro-batches; data: {}\n", setup.scenario.sequences,
              setup.scenario.sequence_length, schedule.micro_batches, setup.tokens->describe());
   fmt::print("{}", memory_lines(schedule));
-  print_resumed(setup);
+  if (setup.steps_before > 0) fmt::print("resumed after step {}\n", setup.steps_before);
   std::fflush(stdout);
 }
 
@@ -185,7 +166,6 @@ ordered_json result_json(const RunSetup& setup, const Training& training, const 
                        {"stopped", result.stopped},
                        {"steps", steps},
                        {"memory", memory}};
-  if (setup.resumed) json["resumed"] = resumed_json(setup);
   if (speed)
     json["steady"] = {{"step_seconds", speed->step_seconds},
                       {"spread", speed->spread},

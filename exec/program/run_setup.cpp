@@ -3,49 +3,35 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
 #include <utility>
 
 #include "exec/checkpoint/checkpoint.h"
+#include "exec/checkpoint/dump.h"
 #include "exec/program/run_outputs.h"
 #include "exec/runtime/bind.h"
 #include "exec/runtime/limits.h"
 #include "shared/compare/recording.h"
+#include "shared/compare/timeline_schedule.h"
 #include "shared/error.h"
+#include "shared/ir/schedule_json.h"
 
 namespace penstock::exec {
 namespace {
 
-namespace fs = std::filesystem;
-
-/// A planner may cut the MLP into chunks to make a model fit, which decides the bits: what a run leaves open, a resumed
-/// one takes from the checkpoint.
-void plan_with_chunks_of(const RunDescription& before, const std::set<std::string>& allowed, Scenario& scenario) {
-  if (!is_planned(scenario.policy.name)) return;
-  Chunking& chunking = scenario.policy.numerics.chunking;
-  const auto take = [&](const char* key, std::int64_t& tokens) {
-    if (allowed.contains(key) || !scenario.fixed.insert(key).second) return;
-    tokens = std::stoll(before.find(key)->value);
-  };
-  take("mlp_chunk_tokens", chunking.mlp_tokens);
-  take("loss_chunk_tokens", chunking.loss_tokens);
-}
-
-std::unique_ptr<StateSource> fresh_states(const Scenario& scenario) {
-  if (scenario.run.weights.empty()) return random_states(scenario.run.seed);
-  return published_states(scenario.run.weights, scenario.model);
-}
-
-void resume(std::unique_ptr<Checkpoint> checkpoint, const fs::path& from, const std::set<std::string>& allowed,
-            RunSetup& setup) {
-  Resumed resumed{from, require_same(checkpoint->description(), setup.description, allowed, from.string()), {}};
-  std::set<std::string> in_vain = allowed;
-  for (const ChangedValue& value : resumed.changed) in_vain.erase(value.key);
-  resumed.allowed_in_vain.assign(in_vain.begin(), in_vain.end());
-  checkpoint->verify(setup.scenario.model);
-  setup.steps_before = checkpoint->step();
-  setup.states = std::move(checkpoint);
-  setup.resumed = std::move(resumed);
+void choose_states(const RunCommandOptions& options, RunSetup& setup) {
+  if (!options.resume.empty()) {
+    Checkpoint checkpoint = open_checkpoint(options.resume, setup.scenario.model);
+    if (checkpoint.info.seed != setup.scenario.run.seed)
+      throw InputError(
+          fmt::format("{}: was trained with seed {}, the scenario says {}; --set run.seed={} goes on with its data",
+                      options.resume.string(), checkpoint.info.seed, setup.scenario.run.seed, checkpoint.info.seed));
+    setup.steps_before = checkpoint.info.step;
+    setup.states = std::move(checkpoint.states);
+  } else if (!setup.scenario.run.weights.empty()) {
+    setup.states = published_states(setup.scenario.run.weights, setup.scenario.model);
+  } else {
+    setup.states = random_states(setup.scenario.run.seed);
+  }
 }
 
 }  // namespace
@@ -59,20 +45,10 @@ RunSetup prepare_run(const RunCommandOptions& options, StatusLine& status) {
   const Scenario& scenario = setup.scenario;
   if (!options.record.empty()) require_recordable(scenario, options.schedule);
   if (!options.save.empty()) check_save_target(options.save);
-  check_run_outputs(options, scenario);
+  check_run_outputs(options, scenario, {});
   const TokenShape shape{scenario.sequences, scenario.sequence_length, scenario.model.config.vocabulary};
   setup.tokens = open_tokens(scenario.run.data, scenario.path, shape, scenario.run.seed);
-  const std::set<std::string> allowed = allowed_keys(options.allow_changed);
-  if (!allowed.empty() && options.resume.empty())
-    throw InputError(
-        "--allow-changed: is about a checkpoint that is gone on with; give --resume FOLDER, or leave it out");
-  std::unique_ptr<Checkpoint> checkpoint;
-  if (!options.resume.empty()) {
-    checkpoint = open_checkpoint(options.resume);
-    plan_with_chunks_of(checkpoint->description(), allowed, setup.scenario);
-  } else {
-    setup.states = fresh_states(scenario);
-  }
+  choose_states(options, setup);
   setup.backend = open_backend(setup.scenario, options.backend, options.hbm_limit);
   limit_hbm(setup.scenario, *setup.backend);
   if (options.schedule.empty()) {
@@ -83,10 +59,11 @@ RunSetup prepare_run(const RunCommandOptions& options, StatusLine& status) {
   setup.schedule = proved_schedule(setup.scenario, options.schedule);
   require_no_drive(setup.schedule, setup.backend->is_host());
   require_host_memory(setup.schedule, arena_bytes(setup.schedule), setup.backend->is_host(), read_memory_limits());
-  setup.description = describe_run(setup.schedule, scenario.run, setup.tokens->checksum());
-  if (checkpoint) {
-    status.show("reading the checkpoint ...");
-    resume(std::move(checkpoint), options.resume, allowed, setup);
+  if (!options.dump.empty())
+    require_dumpable(options.dump, setup.schedule, setup.scenario.model, setup.scenario.run.steps);
+  if (!options.timeline.empty() && options.schedule.empty()) {
+    setup.schedule_beside = schedule_beside(options.timeline, schedule_hash(setup.schedule));
+    check_run_outputs(options, scenario, setup.schedule_beside);
   }
   status.clear();
   return setup;

@@ -4,11 +4,8 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
-#include <optional>
 #include <string>
-#include <vector>
 
-#include "exec/checkpoint/run_description.h"
 #include "exec/checkpoint/state_source.h"
 #include "exec/data/tokens.h"
 #include "exec/program/commands.h"
@@ -19,12 +16,6 @@
 
 namespace penstock::exec {
 
-struct Resumed {
-  std::filesystem::path from;
-  std::vector<ChangedValue> changed;         // since the checkpoint, as allowed
-  std::vector<std::string> allowed_in_vain;  // keys that do not differ
-};
-
 struct RunSetup {
   Scenario scenario;
   std::unique_ptr<Backend> backend;
@@ -33,8 +24,7 @@ struct RunSetup {
   std::unique_ptr<TokenSource> tokens;
   std::unique_ptr<StateSource> states;
   std::int64_t steps_before = 0;
-  RunDescription description;
-  std::optional<Resumed> resumed;
+  std::filesystem::path schedule_beside;  // the timeline, where `penstock-sim compare` looks; empty: not written
 };
 
 /// Everything that can be wrong is found out here, before memory is taken.

@@ -2,6 +2,7 @@
 """Times PyTorch's cuDNN attention on the shapes of cuda_kernels_bench: causal, grouped-query, forward and backward,
 deterministic and not. Prints a table and writes JSON to the path given."""
 import json
+import os
 import sys
 
 import torch
@@ -46,4 +47,7 @@ for sequences, heads, kv_heads, length, dim in SHAPES:
         print(f"pytorch {sequences}x{length} {heads}/{kv_heads} d{dim} deterministic {deterministic}: forward {forward:.3f} ms "
               f"{flops / forward / 1e9:.0f} TFLOP/s, backward {backward:.3f} ms {2.5 * flops / backward / 1e9:.0f} TFLOP/s")
 if len(sys.argv) > 1:
-    json.dump(rows, open(sys.argv[1], "w"), indent=1)
+    partial = f"{sys.argv[1]}.{os.urandom(8).hex()}.tmp"
+    with open(partial, "x") as file:  # whole or not at all
+        json.dump(rows, file, indent=1)
+    os.replace(partial, sys.argv[1])

@@ -13,6 +13,7 @@ the arithmetic differs. The curve must not start there: the forward sees weights
 first small updates would all round back, while from fp32 ones they show on average.
 """
 import json
+import os
 import sys
 
 import numpy
@@ -140,7 +141,10 @@ def check(config_path, weights, one, curve_weights, many, report_path):
               "gradients_failed": bad, "steps": len(curve), "curve_fp32": curve, "curve_penstock": run["losses"],
               "curve_bf16": mixed, "curve_error": curve_error, "curve_bf16_error": mixed_error,
               "passed": bad == 0 and curve_error <= 0.01}
-    json.dump(report, open(report_path, "w"), indent=1)
+    partial = f"{report_path}.{os.urandom(8).hex()}.tmp"
+    with open(partial, "x") as file:  # whole or not at all
+        json.dump(report, file, indent=1)
+    os.replace(partial, report_path)
     print(f"{config_path}: loss {first['losses'][0]:.6f}, fp32 {loss32:.6f}, bf16 {loss16:.6f}; "
           f"{len(rows)} gradients, {bad} failed, worst {rows[0]['tensor']} {rows[0]['penstock']:.2e} "
           f"(PyTorch bf16 {rows[0]['pytorch_bf16']:.2e}); {len(curve)} steps, loss within {100 * curve_error:.3f} % of fp32, "

@@ -1,7 +1,11 @@
 #include <fmt/format.h>
 
+#include <array>
+
+#include "shared/command_files.h"
 #include "shared/compare/comparison.h"
 #include "shared/compare/report_html.h"
+#include "shared/compare/timeline_schedule.h"
 #include "shared/error.h"
 #include "shared/files.h"
 #include "shared/ir/schedule_json.h"
@@ -19,25 +23,17 @@ Schedule sound_schedule(const std::filesystem::path& file) {
   return schedule;
 }
 
-/// --schedule, else none if there is a scenario, else schedule.json beside the prediction.
-std::filesystem::path schedule_file(const CompareOptions& options) {
+/// --schedule, else none if there is a scenario, else the one that lies beside the timelines.
+std::filesystem::path schedule_file(const CompareOptions& options, const Timeline& predicted) {
   if (!options.schedule.empty() || !options.scenario.scenario.empty()) return options.schedule;
-  return options.predicted.parent_path() / "schedule.json";
+  return find_schedule(options.predicted, options.measured, predicted.schedule_hash);
 }
 
 /// From its file, or else the scenario's own. compare_timelines verifies the hash.
-Schedule schedule_of(const CompareOptions& options, Scenario scenario) {
-  const std::filesystem::path file = schedule_file(options);
-  if (file.empty()) {
-    planned_line(scenario);
-    return make_schedule(scenario.policy_input());
-  }
-  if (options.schedule.empty() && !std::filesystem::exists(file))
-    throw InputError(
-        fmt::format("{} is not there: say which schedule both timelines ran, with --schedule FILE as `plan` "
-                    "wrote it or --scenario FILE",
-                    file.string()));
-  return sound_schedule(file);
+Schedule schedule_of(const std::filesystem::path& file, Scenario scenario) {
+  if (!file.empty()) return sound_schedule(file);
+  planned_line(scenario);
+  return make_schedule(scenario.policy_input());
 }
 
 }  // namespace
@@ -48,16 +44,16 @@ int compare(const CompareOptions& options) {
     throw InputError("--set and --profile change a scenario, and there is none: add --scenario FILE");
   Scenario scenario;
   if (!choice.scenario.empty()) scenario = load_scenario(choice);
-  std::vector<std::filesystem::path> taken = scenario.files;
-  taken.insert(taken.end(), {options.predicted, options.measured, schedule_file(options)});
-  for (const std::filesystem::path& output : {options.trace, options.html}) {
-    if (output.empty()) continue;
-    check_output_file(output, taken);
-    taken.push_back(output);
-  }
   const Timeline predicted = read_timeline(options.predicted);
   const Timeline measured = read_timeline(options.measured);
-  const Schedule schedule = schedule_of(options, scenario);
+  const std::filesystem::path file = schedule_file(options, predicted);
+  CommandFiles files;
+  files.reads(scenario.files);
+  files.reads(std::array{options.predicted, options.measured, file});
+  files.writes(options.trace, "--trace");
+  files.writes(options.html, "--html");
+  files.check();
+  const Schedule schedule = schedule_of(file, scenario);
   const Comparison comparison = compare_timelines(schedule, predicted, measured);
 
   if (!options.trace.empty()) write_chrome_trace(schedule, {&predicted, &measured}, options.trace);

@@ -2,8 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "shared/command_files.h"
 #include "shared/error.h"
-#include "shared/files.h"
 #include "shared/ir/schedule_json.h"
 #include "sim/program/choice.h"
 #include "sim/program/commands.h"
@@ -13,7 +13,10 @@ namespace penstock::sim {
 
 int plan(const PlanOptions& options) {
   Scenario scenario = load_scenario(options.scenario);
-  check_output_file(options.output, scenario.files);
+  CommandFiles files;
+  files.reads(scenario.files);
+  files.writes(options.output, "-o");
+  files.check();
   const std::string planned = planned_line(scenario);
   const Schedule schedule = proved_schedule(scenario, {});
   const std::vector<TierMemory> memory = memory_on(schedule, scenario);

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <limits>
 
+#include "shared/command_files.h"
 #include "shared/compare/table.h"
 #include "shared/error.h"
 #include "shared/files.h"
@@ -236,12 +237,11 @@ SearchResult run_search(const Scenario& scenario, const SearchCommandOptions& co
 
 int search_command(const SearchCommandOptions& command) {
   const Scenario scenario = load_scenario(command.scenario);
-  std::vector<std::filesystem::path> taken = scenario.files;
-  for (const std::filesystem::path& output : {command.output, command.scenario_out}) {
-    if (output.empty()) continue;
-    check_output_file(output, taken);
-    taken.push_back(output);
-  }
+  CommandFiles outputs;
+  outputs.reads(scenario.files);
+  outputs.writes(command.output, "-o");
+  outputs.writes(command.scenario_out, "--scenario-out");
+  outputs.check();
   SearchOptions options;
   const SearchResult result = run_search(scenario, command, options);
   if (result.best.empty()) {

@@ -6,9 +6,10 @@
 
 #include <algorithm>
 
+#include "shared/command_files.h"
 #include "shared/compare/table.h"
+#include "shared/compare/timeline_schedule.h"
 #include "shared/error.h"
-#include "shared/files.h"
 #include "shared/ir/schedule_json.h"
 #include "shared/timeline/chrome_trace.h"
 #include "shared/units.h"
@@ -131,34 +132,27 @@ std::string stalls_and_lanes_text(const Schedule& schedule, const Prediction& pr
   return table_text(rows);
 }
 
-/// Where the schedule goes that the policy writes: beside the timeline, where `compare` looks.
-std::filesystem::path schedule_beside(const SimulateCommandOptions& options) {
-  return options.timeline.parent_path() / "schedule.json";
-}
-
-void check_output_files(const SimulateCommandOptions& options, const Scenario& scenario) {
-  using std::filesystem::path;
-  std::vector<path> taken = scenario.files;
-  taken.push_back(options.schedule);
-  std::vector<path> outputs;
-  if (!options.timeline.empty() && options.schedule.empty()) outputs.push_back(schedule_beside(options));
-  if (!options.timeline.empty()) outputs.push_back(options.timeline);
-  if (!options.trace.empty()) outputs.push_back(options.trace);
-  for (const path& output : outputs) {
-    check_output_file(output, taken);
-    taken.push_back(output);
-  }
+/// `beside`: where the schedule goes that the policy wrote; empty: nowhere.
+void check_outputs(const SimulateCommandOptions& options, const Scenario& scenario,
+                   const std::filesystem::path& beside) {
+  CommandFiles files;
+  files.reads(scenario.files);
+  files.reads(options.schedule);
+  files.writes(beside, "--timeline");
+  files.writes(options.timeline, "--timeline");
+  files.writes(options.trace, "--trace");
+  files.check();
 }
 
 /// The files asked for.
-std::string write_files(const SimulateCommandOptions& options, const Schedule& schedule, const Timeline& timeline) {
+std::string write_files(const SimulateCommandOptions& options, const Schedule& schedule, const Timeline& timeline,
+                        const std::filesystem::path& beside) {
   std::string text;
+  if (!beside.empty()) {
+    write_schedule(schedule, beside);
+    text += fmt::format("schedule written to {}\n", beside.string());
+  }
   if (!options.timeline.empty()) {
-    if (options.schedule.empty()) {
-      const std::filesystem::path beside = schedule_beside(options);
-      write_schedule(schedule, beside);
-      text += fmt::format("schedule written to {}\n", beside.string());
-    }
     write_timeline(timeline, options.timeline);
     text += fmt::format("timeline written to {}\n", options.timeline.string());
   }
@@ -173,9 +167,13 @@ std::string write_files(const SimulateCommandOptions& options, const Schedule& s
 
 int simulate_command(const SimulateCommandOptions& options) {
   Scenario scenario = load_scenario(options.scenario);
-  check_output_files(options, scenario);
+  check_outputs(options, scenario, {});
   const std::string planned = options.schedule.empty() ? planned_line(scenario) : "";
   const Schedule schedule = proved_schedule(scenario, options.schedule);
+  std::filesystem::path beside;
+  if (!options.timeline.empty() && options.schedule.empty())
+    beside = schedule_beside(options.timeline, schedule_hash(schedule));
+  check_outputs(options, scenario, beside);
   const std::vector<TierMemory> memory = memory_on(schedule, scenario);
   const std::string excess = excess_text(memory);
   if (!excess.empty() && !options.ignore_capacity)
@@ -188,7 +186,7 @@ int simulate_command(const SimulateCommandOptions& options) {
   }
   prediction.timeline.scenario = scenario.name;
   prediction.timeline.machine = scenario.machine.name;
-  const std::string files = write_files(options, schedule, prediction.timeline);
+  const std::string files = write_files(options, schedule, prediction.timeline, beside);
   if (options.json) {
     fmt::print("{}", json_text(prediction_json(scenario, schedule, prediction, memory)));
     return kExitDone;

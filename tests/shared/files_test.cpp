@@ -1,8 +1,10 @@
 #include "shared/files.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
-#include <array>
+#include <cstddef>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -17,8 +19,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string refusal(const fs::path& output, std::span<const fs::path> inputs = {}) {
-  return error_text([&] { check_output_file(output, inputs); });
+std::string refusal(const fs::path& output) {
+  return error_text([&] { check_output_file(output); });
+}
+
+std::ptrdiff_t entries(const fs::path& folder) {
+  return std::distance(fs::directory_iterator(folder), fs::directory_iterator());
 }
 
 std::string content(const fs::path& file) {
@@ -45,15 +51,16 @@ TEST(OutputFiles, GoNowhereElse) {
   EXPECT_NE(refusal("/dev/null").find("not a regular file"), std::string::npos);
 }
 
-TEST(OutputFiles, NeverReplaceAnInput) {
+TEST(OutputFiles, AreRefusedWhereTheyCouldNotBePutInPlace) {
   const TemporaryFolder folder;
-  const fs::path file = folder.write("scenario.toml", "x");
-  fs::create_symlink(file, folder.path() / "link.toml");
-  const std::array<fs::path, 3> inputs{fs::path(), file, folder.path() / "not there yet"};
-  EXPECT_NE(refusal(file, inputs).find("name another file"), std::string::npos);
-  EXPECT_NE(refusal(folder.path() / "link.toml", inputs).find("name another file"), std::string::npos);
-  EXPECT_NE(refusal(folder.path() / "not there yet", inputs).find("name another file"), std::string::npos);
-  EXPECT_EQ(refusal(folder.path() / "other.toml", inputs), "");
+  EXPECT_NE(refusal(folder.path() / std::string(300, 'x')).find("File name too long"), std::string::npos);
+  EXPECT_EQ(refusal(folder.path() / std::string(255, 'x')), "");  // its temporary's name is shorter
+  EXPECT_NE(refusal("/proc/self/x.json").find("cannot be written: the folder /proc/self: "), std::string::npos);
+  EXPECT_EQ(entries(folder.path()), 0);  // nothing is left by asking
+  if (::geteuid() == 0) GTEST_SKIP() << "root writes everywhere";
+  const fs::path guarded = folder.write("guarded.json", "x");
+  fs::permissions(guarded, fs::perms::owner_read);
+  EXPECT_NE(refusal(guarded).find("it exists: Permission denied"), std::string::npos);
 }
 
 TEST(ReadTextFile, AMissingFileNamesTheOneThatWasMeant) {
@@ -88,7 +95,7 @@ TEST(WriteTextFile, FollowsLinksAndLeavesThem) {
   fs::create_symlink("results/fresh.json", folder.path() / "ahead.json");
   write_text_file(folder.path() / "ahead.json", "first");
   EXPECT_EQ(content(folder.path() / "results/fresh.json"), "first");
-  EXPECT_EQ(std::distance(fs::directory_iterator(folder.path() / "results"), fs::directory_iterator()), 2);
+  EXPECT_EQ(entries(folder.path() / "results"), 2);
   fs::create_symlink("nowhere/x.json", folder.path() / "astray.json");
   EXPECT_NE(refusal(folder.path() / "astray.json").find("nowhere does not exist"), std::string::npos);
   fs::create_symlink("b", folder.path() / "a");
@@ -104,7 +111,46 @@ TEST(WriteTextFile, LeavesTheOldFileAndNothingBesideIfItFails) {
   EXPECT_EQ(content(file), "old");
   write_text_file(file, "new");
   EXPECT_EQ(content(file), "new");
-  EXPECT_EQ(std::distance(fs::directory_iterator(folder.path()), fs::directory_iterator()), 1);
+  EXPECT_EQ(entries(folder.path()), 1);
+}
+
+TEST(OutputFile, IsThereWhenCommittedAndNotBefore) {
+  const TemporaryFolder folder;
+  const fs::path path = folder.write("a.json", "old");
+  {
+    OutputFile file(path);
+    file.write("half");
+    EXPECT_EQ(content(path), "old");
+  }
+  EXPECT_EQ(content(path), "old");
+  EXPECT_EQ(entries(folder.path()), 1);
+  OutputFile file(path);
+  file.write("....tail");
+  file.write_at(0, "head");
+  file.commit();
+  EXPECT_EQ(content(path), "headtail");
+  EXPECT_EQ(entries(folder.path()), 1);
+}
+
+TEST(OutputFile, TwoAtOnceLeaveOneWhole) {
+  const TemporaryFolder folder;
+  const fs::path path = folder.path() / "a.json";
+  OutputFile first(path), second(path);
+  first.write("first, long");
+  second.write("second");
+  first.commit();
+  EXPECT_EQ(content(path), "first, long");
+  second.commit();
+  EXPECT_EQ(content(path), "second");
+  EXPECT_EQ(entries(folder.path()), 1);
+}
+
+TEST(OutputFile, HasTheRightsThatTheUmaskLeaves) {
+  const TemporaryFolder folder;
+  const mode_t before = ::umask(027);
+  write_text_file(folder.path() / "a.json", "x");
+  ::umask(before);
+  EXPECT_EQ(fs::status(folder.path() / "a.json").permissions(), fs::perms(0640));
 }
 
 }  // namespace

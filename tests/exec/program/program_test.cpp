@@ -41,16 +41,18 @@ TEST_F(ProgramTest, ResumedStepsAreThoseOfOneRun) {
   const nlohmann::json rest = json("run s.toml --steps 2 --resume c --save c --json");
   EXPECT_EQ(rest["steps"][0], whole["steps"][2]);
   EXPECT_EQ(rest["steps"][1], whole["steps"][3]);
+  expect_error("run s.toml --resume c --set run.seed=9", 2, "was trained with seed 1");
 }
 
 TEST_F(ProgramTest, TimelineHasTheScheduleBesideIt) {
   EXPECT_EQ(run("run s.toml --timeline m.json").code, 0);
   const nlohmann::json timeline = nlohmann::json::parse(file_text(folder_.path() / "m.json"));
-  const nlohmann::json schedule = nlohmann::json::parse(file_text(folder_.path() / "schedule.json"));
+  const std::string name = "schedule-" + timeline["schedule_hash"].get<std::string>() + ".json";
+  const nlohmann::json schedule = nlohmann::json::parse(file_text(folder_.path() / name));
   EXPECT_EQ(timeline["ops"].size(), 4 * schedule["ops"].size());
   EXPECT_EQ(timeline["warmup_steps"], 1);
   // The file runs as the policy's own schedule does.
-  const nlohmann::json again = json("run s.toml --schedule schedule.json --json");
+  const nlohmann::json again = json("run s.toml --schedule " + name + " --json");
   EXPECT_EQ(again["schedule"], timeline["schedule_hash"]);
 }
 
@@ -154,17 +156,18 @@ TEST_F(ProgramTest, BadInputExitsWithTwo) {
   expect_error("run s.toml --set run.data=s.toml --set workload.sequence_length=511", 2, "bytes of data, there are");
   expect_error("run s.toml --set run.weights=no.safetensors", 2, "no.safetensors");
   expect_error("calibrate s.toml -o no/such.json", 2, "does not exist");
-  expect_error("calibrate s.toml -o s.toml", 2, "name another file");
+  expect_error("calibrate s.toml -o s.toml", 2, "name another place");
   expect_error("calibrate s.toml -o p.json --nvme no/such", 2, "--nvme no/such: No such file or directory");
-  expect_error("run s.toml --timeline s.toml", 2, "name another file");
-  expect_error("run s.toml --save c --timeline c", 2, "name another file");
+  expect_error("run s.toml --timeline s.toml", 2, "name another place");
+  expect_error("run s.toml --save c --timeline c", 2, "written twice");
   expect_error("run s.toml --hbm-limit 0B", 2, "more than zero");
   expect_error("run s.toml --watchdog nan", 2, "expected a number");
 }
 
 TEST_F(ProgramTest, ScheduleOfAnotherWorkloadIsRefused) {
-  EXPECT_EQ(run("run s.toml --steps 1 --timeline m.json").code, 0);
-  expect_error("run s.toml --schedule schedule.json --set workload.sequences=8", 2, "sequences per step");
+  const nlohmann::json result = json("run s.toml --steps 1 --timeline m.json --json");
+  const std::string name = "schedule-" + result["schedule"].get<std::string>() + ".json";
+  expect_error("run s.toml --schedule " + name + " --set workload.sequences=8", 2, "sequences per step");
 }
 
 TEST_F(ProgramTest, TooLittleMemoryExitsWithThree) { expect_error("run s.toml --hbm-limit 64KiB", 3, "hbm"); }

@@ -1,0 +1,29 @@
+#include "shared/compare/timeline_schedule.h"
+
+#include <fmt/format.h>
+
+#include <system_error>
+
+#include "shared/error.h"
+
+namespace penstock {
+
+namespace fs = std::filesystem;
+
+fs::path schedule_beside(const fs::path& timeline, const std::string& hash) {
+  return timeline.parent_path() / fmt::format("schedule-{}.json", hash);
+}
+
+fs::path find_schedule(const fs::path& predicted, const fs::path& measured, const std::string& hash) {
+  const fs::path by_hash = schedule_beside(predicted, hash);
+  const fs::path by_name = predicted.parent_path() / "schedule.json";
+  std::error_code ignored;
+  for (const fs::path& file : {by_hash, schedule_beside(measured, hash), by_name})
+    if (fs::exists(file, ignored)) return file;
+  throw InputError(
+      fmt::format("neither {} nor {} is there: say which schedule both timelines ran, with --schedule FILE as `plan` "
+                  "wrote it or --scenario FILE",
+                  by_hash.string(), by_name.string()));
+}
+
+}  // namespace penstock
