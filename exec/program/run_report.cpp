@@ -66,6 +66,7 @@ void print_head(const RunSetup& setup) {
   fmt::print("step: {} sequences of {} tokens in {} micro-batches; data: {}\n", setup.scenario.sequences,
              setup.scenario.sequence_length, schedule.micro_batches, setup.tokens->describe());
   for (const PassedOver& what : setup.tokens->passed_over()) fmt::print("{}\n", in_words(what));
+  if (const std::string weights = setup.states->describe(); !weights.empty()) fmt::print("weights: {}\n", weights);
   fmt::print("{}", memory_lines(schedule));
   if (setup.steps_before > 0) fmt::print("resumed after step {}\n", setup.steps_before);
   std::fflush(stdout);
@@ -176,6 +177,7 @@ ordered_json result_json(const RunSetup& setup, const Training& training, const 
                        {"stopped", result.stopped},
                        {"steps", steps},
                        {"memory", memory}};
+  if (const std::string weights = setup.states->describe(); !weights.empty()) json["weights"] = weights;
   if (speed)
     json["steady"] = {{"step_seconds", speed->step_seconds},
                       {"spread", speed->spread},
