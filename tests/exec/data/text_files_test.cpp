@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/shared/error_text.h"
@@ -306,6 +307,21 @@ TEST_F(TextFiles, FilesThatSayThatTheyAreEmptyAreNotOpened) {
   const std::string text = error_text([] { read_data("/proc/self/net"); });
   EXPECT_MENTIONS(text, "has no text to take tokens from; ");
   EXPECT_MENTIONS(text, ": empty");
+}
+
+TEST_F(TextFiles, FileThatGrowsWhileItIsReadIsRefused) {
+  write("small", "text");
+  const fs::path log = write("log", std::string(4 << 20, 'x'));
+  std::string text;
+  {
+    // Appends as fast as it can, until a reading has met it.
+    const std::jthread writer([&](const std::stop_token& stop) {
+      std::ofstream file(log, std::ios::app);
+      while (!stop.stop_requested()) file << 'y' << std::flush;
+    });
+    while (text.empty()) text = error();
+  }
+  EXPECT_EQ(text, log.string() + ": changed while it was read; run again when nothing writes there");
 }
 
 TEST_F(TextFiles, SmallFilesMakeUpASequenceTogether) {
