@@ -172,7 +172,7 @@ DataText read_default_data(const fs::path& start) {
     if (at->path().extension() == ".md" && at->is_regular_file(error)) files.push_back(at->path());
   std::sort(files.begin(), files.end());
   for (const fs::path& file : files) reader.take_or_pass_over(file, fs::is_symlink(file, error));
-  return reader.finish(fmt::format("README.md and docs of {}", shown_path(folder)));
+  return reader.finish(fmt::format("README.md and docs of {}, the default data", shown_path(folder)));
 }
 
 }  // namespace penstock::exec

@@ -340,7 +340,7 @@ TEST_F(TextFiles, DefaultDataIsTheNearestReadmeAndItsDocs) {
   const auto scenario = folder.write("scenarios/deep/x.toml", "");
   const DataText text = read_default_data(scenario.parent_path());
   EXPECT_EQ(text.bytes, "readme a b ");
-  EXPECT_EQ(text.place, "README.md and docs of " + folder.path().string());
+  EXPECT_EQ(text.place, "README.md and docs of " + folder.path().string() + ", the default data");
   EXPECT_EQ(passed_over(text), (Words{"1 UTF-16 text, first docs/d.md"}));
 }
 

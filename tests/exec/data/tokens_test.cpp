@@ -131,7 +131,7 @@ TEST(Tokens, SayWhatTheyAreOf) {
             (folder.path() / "d").string() + " (12 bytes in 2 files)");
   folder.write("README.md", "readme");
   EXPECT_EQ(open_tokens("", scenario, {1, 4, 256}, 1)->describe(),
-            "README.md and docs of " + folder.path().string() + " (6 bytes in 1 file)");
+            "README.md and docs of " + folder.path().string() + ", the default data (6 bytes in 1 file)");
   EXPECT_EQ(random_tokens({1, 4, 256}, 1)->passed_over().size(), 0u);
 }
 
