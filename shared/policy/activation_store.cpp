@@ -15,6 +15,16 @@ ActivationStore::ActivationStore(Writer& writer) : writer_(writer), plan_(writer
 
 void ActivationStore::make_checkpoints() {
   const int group = plan_.largest_group;
+  int last_in_dram = 0;
+  std::int64_t largest_in_dram = 0;
+  for (int layer = 1; layer < plan_.head; ++layer)
+    if (in_dram(layer)) {
+      last_in_dram = layer;
+      largest_in_dram = std::max(largest_in_dram, plan_.kept(layer));
+    }
+  // Only where backward reads each layer once: a second pass over a block would find the place taken.
+  const bool once = plan_.parameters.recompute_loads == 0 && !plan_.parameters.forward_twice;
+  if (!plan_.parameters.keep_layers.empty() && once && last_in_dram > 0) shared_ = plan_.head - 1 - last_in_dram;
   checkpoints_.resize(static_cast<std::size_t>(plan_.head));
   kept_.resize(static_cast<std::size_t>(plan_.head));
   for (int layer = 1; layer < plan_.head; ++layer)
@@ -24,8 +34,9 @@ void ActivationStore::make_checkpoints() {
       if (plan_.is_checkpoint(layer))
         checkpoints_[index].push_back(
             writer_.buffer(fmt::format("boundary {} @{}", layer, position), tier, plan_.boundary));
-      if (has_kept(layer))
-        kept_[index].push_back(writer_.buffer(fmt::format("kept {} @{}", layer, position), tier, plan_.kept(layer)));
+      const std::int64_t guests = layer > plan_.head - 1 - shared_ ? largest_in_dram : 0;
+      if (const std::int64_t bytes = std::max(plan_.kept(layer), guests); bytes > 0)
+        kept_[index].push_back(writer_.buffer(fmt::format("kept {} @{}", layer, position), tier, bytes));
     }
 }
 
@@ -44,10 +55,11 @@ void ActivationStore::make_ring_and_regions() {
     recomputed = std::max(recomputed, plan_.recomputed(layer));
   }
   // In DRAM mode a boundary stays in the ring while it leaves, so that more slots give the copy more time.
-  const int ring = group + (some_in_dram ? std::max(1, p.activation_slots - 1) : 1);
+  const bool own_ring = some_in_dram && shared_ == 0;
+  const int ring = group + (own_ring ? std::max(1, p.activation_slots - 1) : 1);
   for (int i = 0; i < ring; ++i) current_.push_back(hbm(fmt::format("boundary ring {}", i), plan_.boundary));
   current_of_.assign(static_cast<std::size_t>(group), 0);
-  if (some_in_dram)
+  if (own_ring)
     for (int i = 0; i < p.activation_slots; ++i) {
       input_slots_.push_back(hbm(fmt::format("boundary slot {}", i), plan_.boundary));
       if (kept_in_dram > 0) kept_slots_.push_back(hbm(fmt::format("kept slot {}", i), kept_in_dram));
@@ -71,13 +83,16 @@ void ActivationStore::make_ring_and_regions() {
 }
 
 void ActivationStore::plan_uses() {
+  std::size_t arrivals = 0;
   for (int index = 0; index < static_cast<int>(plan_.visits.size()); ++index) {
     const Visit& visit = plan_.visits[static_cast<std::size_t>(index)];
     const bool reads = visit.kind == VisitKind::recompute || visit.kind == VisitKind::backward ||
                        visit.kind == VisitKind::redo_backward;
-    if (!reads || !in_dram(visit.layer) || !(plan_.is_checkpoint(visit.layer) || has_kept(visit.layer))) continue;
-    for (int position = 0; position < plan_.groups[static_cast<std::size_t>(visit.group)].count; ++position)
-      uses_.push_back({index, visit.layer, position});
+    if (!reads || !(plan_.is_checkpoint(visit.layer) || has_kept(visit.layer))) continue;
+    for (int position = 0; position < plan_.groups[static_cast<std::size_t>(visit.group)].count; ++position) {
+      uses_.push_back({index, visit.layer, position, arrivals});
+      if (in_dram(visit.layer)) ++arrivals;
+    }
   }
 }
 
@@ -90,7 +105,15 @@ Access ActivationStore::boundary(const Place& place, int layer, int position) co
   return Writer::access(place, plan_.boundary, {TensorKind::boundary, layer, 0, micro_batch(position)});
 }
 
+std::size_t ActivationStore::ring_layer(int layer) const {
+  const int first = plan_.head - shared_;
+  const int behind = (layer - first) % shared_;
+  return static_cast<std::size_t>(first + (behind < 0 ? behind + shared_ : behind));
+}
+
 Access ActivationStore::forward_input(int layer, int position) const {
+  if (in_shared_ring(layer))
+    return boundary(checkpoints_[ring_layer(layer)][static_cast<std::size_t>(position)], layer, position);
   if (plan_.is_checkpoint(layer) && !in_dram(layer))
     return boundary(checkpoints_[static_cast<std::size_t>(layer)][static_cast<std::size_t>(position)], layer, position);
   return boundary(current_[static_cast<std::size_t>(current_of_[static_cast<std::size_t>(position)])], layer, position);
@@ -98,6 +121,7 @@ Access ActivationStore::forward_input(int layer, int position) const {
 
 Access ActivationStore::forward_output(int layer, int position) {
   const int next = layer + 1;
+  if (next < plan_.head && in_shared_ring(next)) return forward_input(next, position);
   if (plan_.is_checkpoint(next) && !in_dram(next))
     return boundary(checkpoints_[static_cast<std::size_t>(next)][static_cast<std::size_t>(position)], next, position);
   current_of_[static_cast<std::size_t>(position)] = next_current_;
@@ -107,15 +131,17 @@ Access ActivationStore::forward_output(int layer, int position) {
 }
 
 Access ActivationStore::forward_kept(int layer, int position) const {
-  const Place& place = in_dram(layer) ? kept_slots_[static_cast<std::size_t>(next_kept_slot_)]
-                                      : kept_[static_cast<std::size_t>(layer)][static_cast<std::size_t>(position)];
+  const auto row = static_cast<std::size_t>(position);
+  const Place& place = in_shared_ring(layer) ? kept_[ring_layer(layer)][row]
+                       : in_dram(layer)      ? kept_slots_[static_cast<std::size_t>(next_kept_slot_)]
+                                             : kept_[static_cast<std::size_t>(layer)][row];
   return Writer::access(place, plan_.kept(layer), {TensorKind::kept, layer, 0, micro_batch(position)});
 }
 
 void ActivationStore::evict(int layer, int position) {
   const auto row = static_cast<std::size_t>(position);
   if (const int next = layer + 1; next < plan_.head && plan_.is_checkpoint(next) && in_dram(next)) {
-    const Access from = boundary(current_[static_cast<std::size_t>(current_of_[row])], next, position);
+    const Access from = forward_input(next, position);
     writer_.copy(op_name("evict boundary", next, micro_batch(position)), false, Phase::forward, from,
                  boundary(checkpoints_[static_cast<std::size_t>(next)][row], next, position));
   }
@@ -123,12 +149,12 @@ void ActivationStore::evict(int layer, int position) {
   const Access from = forward_kept(layer, position);
   writer_.copy(op_name("evict kept", layer, micro_batch(position)), false, Phase::forward, from,
                Writer::access(kept_[static_cast<std::size_t>(layer)][row], plan_.kept(layer), from.value));
-  next_kept_slot_ = (next_kept_slot_ + 1) % static_cast<int>(kept_slots_.size());
+  if (shared_ == 0) next_kept_slot_ = (next_kept_slot_ + 1) % static_cast<int>(kept_slots_.size());
 }
 
 void ActivationStore::fetch(int visit, int position) {
   if (next_use_ == uses_.size() || uses_[next_use_].visit != visit || uses_[next_use_].position != position) return;
-  const std::size_t through = next_use_ + input_slots_.size();
+  const std::size_t through = next_use_ + slots();
   while (written_fetches_ < std::min(through, uses_.size()) &&
          plan_.visits[static_cast<std::size_t>(uses_[written_fetches_].visit)].group == group_index_)
     write_fetch(written_fetches_++);
@@ -137,32 +163,42 @@ void ActivationStore::fetch(int visit, int position) {
 
 void ActivationStore::write_fetch(std::size_t index) {
   const Use& use = uses_[index];
-  const std::size_t slot = index % input_slots_.size();
+  if (!in_dram(use.layer)) return;
   const auto layer = static_cast<std::size_t>(use.layer);
   const auto row = static_cast<std::size_t>(use.position);
   if (plan_.is_checkpoint(use.layer))
     writer_.copy(op_name("fetch boundary", use.layer, micro_batch(use.position)), true, Phase::backward,
                  boundary(checkpoints_[layer][row], use.layer, use.position),
-                 boundary(input_slots_[slot], use.layer, use.position));
+                 boundary(input_place(use.layer, use.position, use.arrival), use.layer, use.position));
   if (!has_kept(use.layer)) return;
   const Value value{TensorKind::kept, use.layer, 0, micro_batch(use.position)};
   writer_.copy(op_name("fetch kept", use.layer, micro_batch(use.position)), true, Phase::backward,
                Writer::access(kept_[layer][row], plan_.kept(use.layer), value),
-               Writer::access(kept_slots_[slot], plan_.kept(use.layer), value));
+               Writer::access(kept_place(use.layer, use.position, use.arrival), plan_.kept(use.layer), value));
+}
+
+const Place& ActivationStore::input_place(int layer, int position, std::size_t arrival) const {
+  const auto row = static_cast<std::size_t>(position);
+  if (!in_dram(layer)) return checkpoints_[static_cast<std::size_t>(layer)][row];
+  return shared_ > 0 ? checkpoints_[ring_layer(layer)][row] : input_slots_[arrival % input_slots_.size()];
+}
+
+const Place& ActivationStore::kept_place(int layer, int position, std::size_t arrival) const {
+  const auto row = static_cast<std::size_t>(position);
+  if (!in_dram(layer)) return kept_[static_cast<std::size_t>(layer)][row];
+  return shared_ > 0 ? kept_[ring_layer(layer)][row] : kept_slots_[arrival % kept_slots_.size()];
 }
 
 Access ActivationStore::backward_input(int layer, int position) const {
   const auto row = static_cast<std::size_t>(position);
   if (!plan_.is_checkpoint(layer))
     return boundary(block_inputs_[static_cast<std::size_t>(plan_.block_index(layer) - 1)][row], layer, position);
-  return boundary(in_dram(layer) ? input_slots_[slot_in_use()] : checkpoints_[static_cast<std::size_t>(layer)][row],
-                  layer, position);
+  return boundary(input_place(layer, position, arrival_in_use()), layer, position);
 }
 
 Access ActivationStore::kept(int layer, int position) const {
-  const Place& place = in_dram(layer) ? kept_slots_[slot_in_use()]
-                                      : kept_[static_cast<std::size_t>(layer)][static_cast<std::size_t>(position)];
-  return Writer::access(place, plan_.kept(layer), {TensorKind::kept, layer, 0, micro_batch(position)});
+  return Writer::access(kept_place(layer, position, arrival_in_use()), plan_.kept(layer),
+                        {TensorKind::kept, layer, 0, micro_batch(position)});
 }
 
 Access ActivationStore::recomputed(const Visit& visit, int position) const {

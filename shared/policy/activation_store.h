@@ -7,6 +7,8 @@
 //   writes
 //                   where the op before it has read; the gradients of the boundaries take the ring over at the loss
 //   kept(l)         HBM, or DRAM behind a ring of activation_slots
+// Where keep_layers leaves the last layers in HBM, their places are the ring: what goes to DRAM passes through them,
+// and comes back into each as soon as backward has left it.
 //   block           inputs that a block recompute makes again; recomputed: the regions that it fills
 #pragma once
 
@@ -31,8 +33,8 @@ class ActivationStore {
   /// Copies to DRAM what the forward op (layer, position) left, where the policy says so.
   void evict(int layer, int position);
 
-  /// Backward half: the copies that bring back what the op (layer, position) of this visit reads, and those of the ops
-  /// that follow, activation_slots - 1 ahead. REQUIRES: ops in the order of the plan's visits.
+  /// Backward half: the copies that bring back what the op (layer, position) of this visit reads, and what those of the
+  /// next activation_slots - 1 read. REQUIRES: ops in the order of the plan's visits.
   void fetch(int visit, int position);
   Access backward_input(int layer, int position) const;
   Access kept(int layer, int position) const;
@@ -44,10 +46,11 @@ class ActivationStore {
   Access boundary_gradient(int layer, int position) const;
 
  private:
-  struct Use {  // one op (or recompute and backward) that reads activations from DRAM
+  struct Use {  // one op (or recompute and backward) that reads what waited
     int visit = 0;
     int layer = 0;
     int position = 0;
+    std::size_t arrival = 0;  // how many before it came from DRAM; means nothing where this one does not
   };
 
   void make_checkpoints();
@@ -55,9 +58,18 @@ class ActivationStore {
   void plan_uses();
   void write_fetch(std::size_t use);
   bool in_dram(int layer) const { return plan_.activations(layer) == TierKind::dram; }
+  bool in_shared_ring(int layer) const { return shared_ > 0 && layer < plan_.head && in_dram(layer); }
+  /// The layer among the last `shared_` through whose places `layer` passes; they pass through their own.
+  std::size_t ring_layer(int layer) const;
+  std::size_t slots() const {
+    return shared_ > 0 ? static_cast<std::size_t>(shared_ * group_.count) : input_slots_.size();
+  }
   int micro_batch(int position) const { return group_.first + position; }
   Access boundary(const Place& place, int layer, int position) const;
-  std::size_t slot_in_use() const { return (next_use_ - 1) % input_slots_.size(); }
+  /// Where a use of what came back from DRAM finds its input and its kept region.
+  const Place& input_place(int layer, int position, std::size_t arrival) const;
+  const Place& kept_place(int layer, int position, std::size_t arrival) const;
+  std::size_t arrival_in_use() const { return uses_[next_use_ - 1].arrival; }
 
   Writer& writer_;
   const Plan& plan_;
@@ -66,6 +78,7 @@ class ActivationStore {
   Place workspace_;
   std::vector<std::vector<Place>> checkpoints_;  // [layer][position]
   std::vector<std::vector<Place>> kept_;         // [layer][position]
+  int shared_ = 0;                               // last layers whose places are the ring; 0 = it has its own
   std::vector<Place> current_;                   // ring
   int next_current_ = 0;
   std::vector<int> current_of_;                  // by position: slot of the latest boundary

@@ -27,6 +27,16 @@ enum class HostWaits {
   on_compute,  // loads run in line with compute: the next load starts after the layer (FSDP2 without prefetch overlap)
 };
 
+/// Of the decoder layers first..last (1 is the one behind the embedding; last = -1: the last of the model), `count`
+/// spread evenly (0 = all) keep their input and `keep` in `activations`.
+struct LayerKeep {
+  int first = 1, last = -1, count = 0;
+  Keep keep = Keep::input;
+  TierKind activations = TierKind::hbm;
+
+  auto operator<=>(const LayerKeep&) const = default;
+};
+
 struct PolicyParameters {
   std::string name = "penstock";
   int group = 0;        // micro-batches per layer visit; 0 = all
@@ -37,7 +47,8 @@ struct PolicyParameters {
   CopyLanes copy_lanes = CopyLanes::per_direction;
   int resident_weights =
       0;  // how many of the first decoder layers keep their weights in HBM; -1 = every layer, embedding and head too
-  int resident_states = 0;  // likewise for optimizer states (needs optimizer_place gpu for those layers)
+  int resident_states = 0;      // likewise for optimizer states (needs optimizer_place gpu for those layers)
+  bool resident_edges = false;  // embedding and head keep weights, gradients and states in HBM
   // How many of the last decoder layers keep states (master, low bits, moments) and weights on NVMe; -1 = every layer,
   // embedding and head too. AdamW finds them in a ring of nvme_slots in DRAM: 1 = read, update and write one after the
   // other, more = at the same time.
@@ -51,6 +62,8 @@ struct PolicyParameters {
   int first_layers = 0;
   Keep first_keep = Keep::input;
   TierKind first_activations = TierKind::hbm;
+  /// Others that are kept otherwise, by ranges; where ranges overlap the later one counts.
+  std::vector<LayerKeep> keep_layers;
   int activation_slots = 2;             // HBM ring of kept activations when they wait elsewhere
   TierKind gradients = TierKind::dram;  // where finished gradients wait for the norm; nvme: of layers whose states are
                                         // there, the others' in dram

@@ -9,10 +9,7 @@ Plan::Plan(const PolicyInput& policy_input)
   batch = {input.micro_batch, input.sequence_length};
   micro_batches = input.sequences / input.micro_batch;
   boundary = boundary_bytes(model, batch);
-  for (const Range& range : kept_alike()) {
-    kept_[is_first(range.first)] = kept_region(model, LayerKind::decoder, batch, layout(range.first)).bytes;
-    recomputed_[is_first(range.first)] = recomputed_region(model, LayerKind::decoder, batch, layout(range.first)).bytes;
-  }
+  plan_keeping();
   optimizer_threads =
       parameters.optimizer_threads > 0 ? parameters.optimizer_threads : std::max(1, input.host_threads - 1);
   plan_groups();
@@ -27,12 +24,26 @@ Plan::Plan(const PolicyInput& policy_input)
 
 LayoutOptions Plan::layout(int layer) const { return {keep(layer), parameters.numerics.chunking, input.library_bytes}; }
 
-std::vector<Plan::Range> Plan::kept_alike() const {
-  std::vector<Range> ranges;
-  const int first = parameters.first_layers;
-  if (first > 0) ranges.push_back({1, first});
-  if (first < head - 1) ranges.push_back({first + 1, head - 1});
-  return ranges;
+void Plan::plan_keeping() {
+  stays_.assign(static_cast<std::size_t>(head) + 1, {parameters.keep, parameters.activations});
+  for (int layer = 1; layer <= parameters.first_layers; ++layer)
+    stays_[static_cast<std::size_t>(layer)] = {parameters.first_keep, parameters.first_activations};
+  for (const LayerKeep& kept : parameters.keep_layers) {
+    const int layers = (kept.last < 0 ? head - 1 : kept.last) - kept.first + 1;
+    const int count = kept.count == 0 ? layers : kept.count;
+    for (int i = 0; i < count; ++i)  // in the middle of the i-th of `count` equal parts
+      stays_[static_cast<std::size_t>(kept.first + (2 * i + 1) * layers / (2 * count))] = {kept.keep, kept.activations};
+  }
+  for (int layer = 1; layer < head; ++layer) {
+    const auto index = static_cast<std::size_t>(layer);
+    const bool begins = layer == 1 || layer == parameters.first_layers + 1 || !(stays_[index] == stays_[index - 1]);
+    if (begins) kept_alike_.push_back({layer, layer});
+    kept_alike_.back().last = layer;
+    const auto level = static_cast<std::size_t>(keep(layer));
+    if (!begins) continue;
+    kept_[level] = kept_region(model, LayerKind::decoder, batch, layout(layer)).bytes;
+    recomputed_[level] = recomputed_region(model, LayerKind::decoder, batch, layout(layer)).bytes;
+  }
 }
 
 void Plan::plan_groups() {
@@ -109,7 +120,8 @@ bool among_first(int layer, int count) { return count < 0 || layer <= count; }
 
 bool Plan::states_resident(int layer) const {
   const int count = parameters.resident_states;
-  return among_first(layer, count) && (count < 0 || !is_edge(layer));
+  if (is_edge(layer)) return count < 0 || parameters.resident_edges;
+  return among_first(layer, count);
 }
 
 bool Plan::weights_resident(int layer) const {

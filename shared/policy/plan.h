@@ -30,6 +30,9 @@ struct Visit {
   int layer = 0;
   int group = 0;
   bool writes_output = false;  // of a recompute: makes the next layer's input too
+
+  /// Whether it adds to the layer's gradient.
+  bool contributes() const { return kind != VisitKind::forward && kind != VisitKind::recompute; }
 };
 
 struct Plan {
@@ -50,20 +53,18 @@ struct Plan {
   int optimizer_threads = 1;
 
   /// Bytes of a decoder layer's regions for one micro-batch.
-  std::int64_t kept(int layer) const { return kept_[is_first(layer)]; }
-  std::int64_t recomputed(int layer) const { return recomputed_[is_first(layer)]; }
+  std::int64_t kept(int layer) const { return kept_[static_cast<std::size_t>(keep(layer))]; }
+  std::int64_t recomputed(int layer) const { return recomputed_[static_cast<std::size_t>(keep(layer))]; }
   bool recomputes(int layer) const { return recomputed(layer) > 0; }
   LayoutOptions layout(int layer) const;
-  Keep keep(int layer) const { return is_first(layer) ? parameters.first_keep : parameters.keep; }
+  Keep keep(int layer) const { return stays_[static_cast<std::size_t>(layer)].keep; }
   /// Where a decoder layer's input and kept region wait.
-  TierKind activations(int layer) const {
-    return is_first(layer) ? parameters.first_activations : parameters.activations;
-  }
-  /// Decoder layers that are kept alike: first_layers, if there are such, and the others.
+  TierKind activations(int layer) const { return stays_[static_cast<std::size_t>(layer)].activations; }
+  /// Neighbouring decoder layers that are kept alike: first_layers, those of keep_layers, and the others.
   struct Range {
     int first = 0, last = 0;
   };
-  std::vector<Range> kept_alike() const;
+  const std::vector<Range>& kept_alike() const { return kept_alike_; }
   bool one_group() const { return groups.size() == 1; }
   LayerKind kind(int layer) const;
   bool is_edge(int layer) const { return layer == 0 || layer == head; }
@@ -104,12 +105,22 @@ struct Plan {
 
  private:
   bool is_first(int layer) const { return layer > 0 && layer <= parameters.first_layers; }
+  void plan_keeping();
   void plan_groups();
   void plan_visits();
   void plan_backward(int group);
   void plan_block(int group, int first, int last);
 
-  std::array<std::int64_t, 2> kept_{}, recomputed_{};  // [is_first]
+  /// What a layer leaves for backward, and where.
+  struct Stay {
+    Keep keep = Keep::input;
+    TierKind activations = TierKind::hbm;
+
+    bool operator==(const Stay&) const = default;
+  };
+  std::vector<Stay> stays_;  // by layer; those of embedding and head mean nothing
+  std::vector<Range> kept_alike_;
+  std::array<std::int64_t, 3> kept_{}, recomputed_{};  // by Keep
 };
 
 /// Throws InputError for parameters that contradict each other or the workload.

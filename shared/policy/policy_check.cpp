@@ -61,6 +61,18 @@ void check_streams(const PolicyParameters& p, int decoders) {
   check_range("optimizer_threads", p.optimizer_threads, 0, 1 << 16);
   check_range("recompute_loads", p.recompute_loads, 0, 1);
   check_range("first_layers", p.first_layers, 0, decoders);
+  for (const LayerKeep& kept : p.keep_layers) {
+    check_range("first layer of keep_layers", kept.first, 1, decoders);
+    const int last = kept.last < 0 ? decoders : kept.last;
+    check_range("last layer of keep_layers", last, kept.first, decoders);
+    check_range("count of keep_layers", kept.count, 0, last - kept.first + 1);
+    if (kept.activations == TierKind::nvme) fail("keep_layers: \"nvme\" is not supported; hbm or dram");
+  }
+  if (!p.keep_layers.empty() && p.checkpoint_every > 1)
+    fail(
+        fmt::format("keep_layers keeps the input of each of its layers, but checkpoint_every = {} drops inputs; set "
+                    "checkpoint_every = 1",
+                    p.checkpoint_every));
   check_range("checkpoint_every", p.checkpoint_every, 1, 1 << 20);
   if (p.burst == BurstKind::fixed) check_range("burst_bytes", p.burst_bytes, 1 << 12, std::int64_t{1} << 40);
   if (!(p.host_pass_bytes_per_parameter >= 0 && p.host_pass_bytes_per_parameter <= 1e4))

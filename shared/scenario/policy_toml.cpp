@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "shared/error.h"
+#include "shared/scenario/keep_layers_text.h"
 #include "shared/units.h"
 
 namespace penstock {
@@ -121,6 +122,7 @@ PolicyParameters read_policy(const TomlDocument& document) {
   overrides.choice("copy_lanes", policy.copy_lanes, kCopyLanes);
   overrides.integer_or_all("resident_weights", policy.resident_weights, -1, kMostLayers, -1);
   overrides.integer_or_all("resident_states", policy.resident_states, -1, kMostLayers, -1);
+  overrides.boolean("resident_edges", policy.resident_edges);
   overrides.integer_or_all("nvme_states", policy.nvme_states, -1, kMostLayers, -1);
   overrides.integer_or_all("nvme_weights", policy.nvme_weights, -1, kMostLayers, -1);
   overrides.integer("nvme_slots", policy.nvme_slots, 1, kMostBuffers);
@@ -130,6 +132,8 @@ PolicyParameters read_policy(const TomlDocument& document) {
   overrides.integer("first_layers", policy.first_layers, 0, kMostLayers);
   overrides.choice("first_keep", policy.first_keep, kKeeps);
   overrides.choice("first_activations", policy.first_activations, kTiers);
+  if (section.has("keep_layers"))
+    policy.keep_layers = parse_keep_layers(section.text("keep_layers"), section.place("keep_layers"));
   overrides.integer("activation_slots", policy.activation_slots, 1, kMostBuffers);
   overrides.choice("gradients", policy.gradients, kTiers);
   overrides.choice("gradient_sums", policy.gradient_sums, kTiers);
@@ -154,7 +158,7 @@ std::set<std::string> given_parameters(const TomlDocument& document) {
   if (table == document.tables.end()) return keys;
   for (const auto& [key, value] : table->second.values)
     if (key != "name") keys.insert(key == "optimizer_time" ? "optimizer_when" : key);
-  if (keys.contains("keep") || keys.contains("activations")) keys.insert("first_layers");
+  if (keys.contains("keep") || keys.contains("activations")) keys.insert({"first_layers", "keep_layers"});
   return keys;
 }
 
@@ -178,6 +182,7 @@ std::string policy_text(const PolicyParameters& policy) {
   choice("copy_lanes", policy.copy_lanes, kCopyLanes);
   count_or_all("resident_weights", policy.resident_weights, -1);
   count_or_all("resident_states", policy.resident_states, -1);
+  number("resident_edges", policy.resident_edges);
   count_or_all("nvme_states", policy.nvme_states, -1);
   count_or_all("nvme_weights", policy.nvme_weights, -1);
   number("nvme_slots", policy.nvme_slots);
@@ -187,6 +192,7 @@ std::string policy_text(const PolicyParameters& policy) {
   number("first_layers", policy.first_layers);
   choice("first_keep", policy.first_keep, kKeeps);
   choice("first_activations", policy.first_activations, kTiers);
+  line("keep_layers", fmt::format("\"{}\"", keep_layers_text(policy.keep_layers)));
   number("activation_slots", policy.activation_slots);
   choice("gradients", policy.gradients, kTiers);
   choice("gradient_sums", policy.gradient_sums, kTiers);

@@ -14,7 +14,7 @@ namespace penstock {
 PolicyParameters read_policy(const TomlDocument& document);
 
 /// The keys that [policy] gives, but for the preset's name; synonyms under the name that policy_text writes. `keep` and
-/// `activations` speak of all layers, so that `first_layers` is given with them.
+/// `activations` speak of all layers, so that `first_layers` and `keep_layers` are given with them.
 std::set<std::string> given_parameters(const TomlDocument& document);
 
 /// The [policy] table that read_policy reads back as these parameters, every key written out.

@@ -64,6 +64,8 @@ auto key(const Candidate& candidate) {
                     p.first_layers,
                     p.first_layers > 0 ? p.first_keep : Keep::input,
                     p.first_layers > 0 ? p.first_activations : TierKind::hbm,
+                    p.keep_layers,
+                    p.resident_edges,
                     p.activation_slots,
                     p.gradients,
                     p.gradient_sums,
@@ -127,6 +129,7 @@ constexpr Choice kChoices[] = {
     {"copy_lanes", copy_parameter<&PolicyParameters::copy_lanes>},
     {"resident_weights", copy_parameter<&PolicyParameters::resident_weights>},
     {"resident_states", copy_parameter<&PolicyParameters::resident_states>},
+    {"resident_edges", copy_parameter<&PolicyParameters::resident_edges>},
     {"nvme_states", copy_parameter<&PolicyParameters::nvme_states>},
     {"nvme_weights", copy_parameter<&PolicyParameters::nvme_weights>},
     {"nvme_slots", copy_parameter<&PolicyParameters::nvme_slots>},
@@ -136,6 +139,7 @@ constexpr Choice kChoices[] = {
     {"first_layers", copy_parameter<&PolicyParameters::first_layers>},
     {"first_keep", copy_parameter<&PolicyParameters::first_keep>},
     {"first_activations", copy_parameter<&PolicyParameters::first_activations>},
+    {"keep_layers", copy_parameter<&PolicyParameters::keep_layers>},
     {"activation_slots", copy_parameter<&PolicyParameters::activation_slots>},
     {"gradients", copy_parameter<&PolicyParameters::gradients>},
     {"gradient_sums", copy_parameter<&PolicyParameters::gradient_sums>},
@@ -360,7 +364,9 @@ bool keeps_fixed(const Candidate& candidate, const Scenario& scenario) {
 }
 
 bool activations_travel(const PolicyParameters& p) {
-  return p.activations == TierKind::dram || (p.first_layers > 0 && p.first_activations == TierKind::dram);
+  return p.activations == TierKind::dram || (p.first_layers > 0 && p.first_activations == TierKind::dram) ||
+         std::any_of(p.keep_layers.begin(), p.keep_layers.end(),
+                     [](const LayerKeep& kept) { return kept.activations == TierKind::dram; });
 }
 
 std::set<std::string> choice_keys() {

@@ -7,6 +7,7 @@
 #include "shared/error.h"
 #include "shared/ir/checker.h"
 #include "shared/ir/graph.h"
+#include "shared/scenario/keep_layers_text.h"
 #include "tests/shared/policy/small_models.h"
 
 namespace penstock {
@@ -17,12 +18,13 @@ std::string describe(const PolicyInput& in) {
   return fmt::format(
       "{} {} group {}+{} keep {} K {} activations {} first {} {} {} time {} place {} sum_on_host {} sums {} gradients "
       "{} types {}/{} "
-      "buffers {} slots {}/{} resident {}/{} clip {} micro-batches {}",
+      "buffers {} slots {}/{} resident {}/{} edges {} clip {} micro-batches {} keep_layers \"{}\"",
       in.model.config.name, p.name, p.first_group, p.group, int(p.keep), p.checkpoint_every, int(p.activations),
       p.first_layers, int(p.first_keep), int(p.first_activations), int(p.optimizer_time), int(p.optimizer_place),
       p.numerics.sum_on_host, int(p.gradient_sums), int(p.gradients), int(p.numerics.gradient_sum),
       int(p.numerics.gradient_link), p.weight_buffers, p.activation_slots, p.gradient_slots, p.resident_weights,
-      p.resident_states, p.numerics.clip, in.sequences / in.micro_batch);
+      p.resident_states, p.resident_edges, p.numerics.clip, in.sequences / in.micro_batch,
+      keep_layers_text(p.keep_layers));
 }
 
 /// Number of faults; the first one is shown.
@@ -170,6 +172,17 @@ PolicyInput random_input(std::mt19937_64& random) {
   p.first_layers = pick(0, 1) * pick(0, 5);
   p.first_keep = static_cast<Keep>(pick(0, 2));
   p.first_activations = static_cast<TierKind>(pick(0, 1));
+  p.resident_edges = pick(0, 3) == 0;
+  for (int i = pick(0, 1) * pick(0, 3); i > 0; --i) {
+    LayerKeep kept;
+    kept.first = pick(1, 5);
+    kept.last = pick(0, 1) == 0 ? -1 : pick(kept.first, 5);
+    kept.count = pick(0, (kept.last < 0 ? 5 : kept.last) - kept.first + 1);
+    kept.keep = static_cast<Keep>(pick(0, 2));
+    kept.activations = static_cast<TierKind>(pick(0, 1));
+    p.keep_layers.push_back(kept);
+  }
+  if (!p.keep_layers.empty() && pick(0, 3) > 0) p.checkpoint_every = 1;
   p.activation_slots = pick(1, 4);
   p.gradients = static_cast<TierKind>(pick(0, 1));
   p.gradient_sums = static_cast<TierKind>(pick(0, 1));
