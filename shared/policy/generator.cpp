@@ -91,14 +91,16 @@ class StepWriter {
   void write_visit(int index) {
     const Visit& visit = plan_.visits[static_cast<std::size_t>(index)];
     const Group& group = plan_.groups[static_cast<std::size_t>(visit.group)];
-    const bool contributes = visit.kind != VisitKind::forward && visit.kind != VisitKind::recompute;
+    const bool contributes = visit.contributes();
     if (visit.kind == VisitKind::forward && visit.layer == 0) activations_.start_group(visit.group);
     weights_.enter(index);
     if (contributes) gradients_.enter(visit.layer, visit.group);
     for (int position = 0; position < group.count; ++position) {
       write_micro_batch(index, position, group.first + position);
       if (contributes) gradients_.after_contribution(visit.layer, group.first + position);
-      if (position == 0) weights_.after_first_op(index);
+      if (position > 0) continue;
+      if (contributes) gradients_.after_first_op();
+      weights_.after_first_op(index);
     }
     const bool is_last_group = visit.group + 1 == static_cast<int>(plan_.groups.size());
     if (visit.kind == VisitKind::loss && is_last_group) writer_.copy("loss", false, Phase::loss, loss_, loss_host_);

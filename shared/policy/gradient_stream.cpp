@@ -1,6 +1,7 @@
 #include "shared/policy/gradient_stream.h"
 
 #include <algorithm>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -13,6 +14,8 @@ GradientStream::GradientStream(Writer& writer) : writer_(writer), plan_(writer.p
   part_.resize(layers);
   finished_.resize(layers);
   landed_.assign(layers, -1);
+  for (const Visit& visit : plan_.visits)
+    if (visit.contributes()) contributions_.push_back({visit.layer, visit.group});
   on_host() ? make_host_sums() : make_gpu_sums();
   make_finished();
   if (!plan_.parameters.numerics.clip) return;
@@ -91,6 +94,8 @@ void GradientStream::make_finished() {
     const auto index = static_cast<std::size_t>(layer);
     if (takes_sums_place(layer))
       finished_[index] = on_host() ? home_sum_[index] : sum_[index];
+    else if (travels(layer) && plan_.finishes_in_place(layer) && plan_.gradient_home(layer) == TierKind::dram)
+      finished_[index] = home_sum_[index];  // the last group has fetched the sum that waited there
     else if (!is_consumed(layer))
       finished_[index] =
           writer_.buffer(fmt::format("gradient {}", layer), plan_.gradient_home(layer), plan_.gradient_bytes(layer));
@@ -114,6 +119,25 @@ Access GradientStream::partial(const Place& place, int layer) const {
 }
 
 void GradientStream::enter(int layer, int group) {
+  Contribution& now = contributions_[next_contribution_++];
+  if (!std::exchange(now.is_placed, true)) place(layer, group);
+}
+
+void GradientStream::after_first_op() {
+  const std::size_t slots = sums_[0].slots.size();
+  if (slots < 2 || plan_.one_group() || plan_.parameters.host_waits != HostWaits::none) return;
+  // One visit ahead for each slot but the running visit's; never the same layer's next sum while this one is there.
+  const std::size_t per_group = contributions_.size() / plan_.groups.size();
+  const std::size_t end = std::min(next_contribution_ + std::min(slots, per_group) - 1, contributions_.size());
+  for (std::size_t i = next_contribution_; i < end; ++i) {
+    Contribution& ahead = contributions_[i];
+    if (plan_.is_edge(ahead.layer) || !travels(ahead.layer) || std::exchange(ahead.is_placed, true)) continue;
+    place(ahead.layer, ahead.group);
+  }
+}
+
+/// Takes a slot for the layer's sum and brings what the groups before made of it.
+void GradientStream::place(int layer, int group) {
   if (on_host()) return;
   const auto index = static_cast<std::size_t>(layer);
   if (!has_own_sum(layer)) sum_[index] = sums_[class_of(layer)].take();
@@ -160,7 +184,9 @@ void GradientStream::leave(int layer, int group) {
   const auto index = static_cast<std::size_t>(layer);
   const Group& of = plan_.groups[static_cast<std::size_t>(group)];
   const int last = of.first + of.count - 1;
-  if (!on_host() && travels(layer))
+  // A last sum that becomes the finished gradient in place leaves as that.
+  const bool leaves_finished = last == last_micro_batch() && plan_.finishes_in_place(layer);
+  if (!on_host() && travels(layer) && !leaves_finished)
     writer_.copy(op_name("gradient sum", layer, last), false, Phase::backward, sum(sum_[index], layer, last),
                  sum(home_sum_[index], layer, last));
   if (last == last_micro_batch()) finish(layer);

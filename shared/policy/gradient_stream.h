@@ -22,8 +22,12 @@ class GradientStream {
  public:
   explicit GradientStream(Writer& writer);
 
-  /// Before the first contribution of a visit: brings the sum so far back, where it waits in DRAM.
+  /// Before the first contribution of a visit, which must be the next one of the step: brings the sum so far back,
+  /// where it waits in DRAM and is not on its way already.
   void enter(int layer, int group);
+  /// After the first op of that visit: fetches sums of the visits ahead into slots that are free. A host that waits for
+  /// each layer (HostWaits) does not look ahead.
+  void after_first_op();
   /// Adds to a backward (or loss) op its gradient operands.
   void contribute(Op& op, int layer, int micro_batch);
   /// After that op: what follows for this micro-batch (host sums).
@@ -61,6 +65,7 @@ class GradientStream {
   Access sum(const Place& place, int layer, int micro_batch) const;
   Access gradient(const Place& place, int layer) const;
   Access partial(const Place& place, int layer) const;
+  void place(int layer, int group);
   void finish(int layer);
   void send(int layer, const Access& from);
   void write_finish_op(int layer, const Place& target, const Place& partials);
@@ -72,6 +77,12 @@ class GradientStream {
   std::vector<Place> part_;      // by layer: slot of the gradient_part being made
   std::vector<Place> finished_;  // by layer: where the finished gradient waits
   std::vector<int> landed_;
+  struct Contribution {  // a visit that adds to a gradient
+    int layer = 0, group = 0;
+    bool is_placed = false;
+  };
+  std::vector<Contribution> contributions_;  // in order
+  std::size_t next_contribution_ = 0;
   Rings sums_, slabs_, parts_, landings_,
       arrivals_;  // slabs: finished, leaving; landings: parts in DRAM; arrivals: finished, in DRAM on their way
   Place norm_hbm_, norm_dram_;
