@@ -1,6 +1,12 @@
-// ml_dataflow: everything bf16 (8 B/param), layer-major over the rounds of a step, activations (input, attention
-// context and its projection) on the host, states streamed through the GPU layer by layer after backward; no clipping.
-// Its chunks of 16 384 tokens are our micro-batches: choose micro_batch so.
+// ml_dataflow (github als244/ml_dataflow, commit d6f941d): a round is forward and backward of one chunk of tokens,
+// rounds follow each other, and gradient sums come and go in every round. All bf16: weights, gradients, moments (8
+// B/param). Embedding and head stay on the GPU with all that is theirs. AdamW on the GPU behind the last round, layer
+// by layer; no clipping. Its chunks (16 384 tokens, 8192 on consumer cards) are our micro-batches: choose micro_batch
+// so.
+//
+// What its planner chooses from the memory that it is given is for the scenario to say: weight_buffers (its device
+// blocks), gradient_slots (its gradient blocks), and in keep_layers what each layer leaves and which of the last layers
+// stay on the GPU. Not modelled: chunks of one sequence that is longer than a chunk are one micro-batch here.
 #include "shared/policy/presets/preset.h"
 
 namespace penstock {
@@ -8,19 +14,21 @@ namespace penstock {
 Preset ml_dataflow_preset() {
   PolicyParameters p;
   p.name = "ml-dataflow";
-  p.group = 0;
+  p.group = 1;
   p.weight_buffers = 2;
+  p.resident_edges = true;
   p.keep = Keep::input_attention;
   p.activations = TierKind::dram;
   p.gradients = TierKind::dram;
+  p.gradient_sums = TierKind::dram;
   p.numerics.states = StateFormat::bf16;
   p.numerics.moments = ElementType::bf16;
   p.numerics.gradient_sum = ElementType::bf16;
   p.numerics.gradient_link = ElementType::bf16;
   p.numerics.clip = false;
   p.optimizer_place = OptimizerPlace::gpu;
-  p.optimizer_time = OptimizerTime::next_forward;
-  return {{p.name, "layer-major, all bf16, states streamed through a GPU optimizer", "ml_dataflow, public code"}, p};
+  p.optimizer_time = OptimizerTime::end;
+  return {{p.name, "round by round, all bf16, states streamed through a GPU optimizer", "ml_dataflow, public code"}, p};
 }
 
 }  // namespace penstock

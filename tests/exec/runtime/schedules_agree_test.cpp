@@ -45,6 +45,17 @@ const std::vector<Variant>& variants() {
          p.checkpoint_every = 2, p.first_layers = 1, p.first_keep = Keep::input_attention;
          p.first_activations = TierKind::dram;
        }},
+      {"levels by layer, the last ones in hbm as the ring of those in dram, groups of 2",
+       [](PolicyParameters& p) {
+         p.group = 2;
+         p.keep_layers = {{1, 3, 0, Keep::everything, TierKind::dram},
+                          {1, 3, 1, Keep::input, TierKind::dram},
+                          {4, -1, 0, Keep::input_attention, TierKind::hbm}};
+       }},
+      {"embedding and head resident, sums travel two layers ahead",
+       [](PolicyParameters& p) {
+         p.group = 1, p.resident_edges = true, p.gradient_sums = TierKind::dram, p.gradient_slots = 3;
+       }},
       {"optimizer at the end", [](PolicyParameters& p) { p.optimizer_time = OptimizerTime::end; }},
       {"optimizer on the gpu", [](PolicyParameters& p) { p.optimizer_place = OptimizerPlace::gpu; }},
       {"gradients wait in hbm", [](PolicyParameters& p) { p.gradients = TierKind::hbm; }},

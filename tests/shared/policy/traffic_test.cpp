@@ -1,6 +1,7 @@
 // What each preset moves and computes per step, counted by hand for 5 decoder layers and 4 micro-batches.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 
 #include "shared/ir/graph.h"
@@ -304,9 +305,103 @@ TEST(Traffic, MlDataflowStreamsEightBytesOfStateAndGradientPerParameter) {
   }
   EXPECT_DOUBLE_EQ(up, 4.0);
   EXPECT_DOUBLE_EQ(down, 4.0);
-  // Weights: forward and backward of layers 1-3, forward of 4 and 5, and all five for the update.
-  EXPECT_DOUBLE_EQ(bytes_per_parameter(schedule, model, TensorKind::weights, TierKind::hbm), 2.0 * (8 + 5) / 5);
+  // Weights: forward of five layers in the first round and of three (1 and 2 are still in the slots) in the three that
+  // follow, backward of three (4 and 5 are there) in each of the four, and all five for the update.
+  EXPECT_DOUBLE_EQ(bytes_per_parameter(schedule, model, TensorKind::weights, TierKind::hbm),
+                   2.0 * (5 + 3 * 3 + 4 * 3 + 5) / 5);
   EXPECT_DOUBLE_EQ(bytes_per_parameter(schedule, model, TensorKind::weights, TierKind::dram), 2.0);
+  // Embedding and head never cross the link.
+  for (const Op& op : schedule.ops)
+    if (std::holds_alternative<CopyWork>(op.work)) {
+      EXPECT_TRUE((op.layer != 0 && op.layer != kHead) || op.name == "loss") << op.name;
+    }
+}
+
+TEST(Traffic, AGradientSumThatIsFinishedWhereItWaitedTakesNoSecondPlace) {
+  PolicyInput in = small::input(small::llama(), "ml-dataflow");
+  const auto has_buffer = [&](const std::string& name) {
+    const Schedule schedule = make_schedule(in);
+    return std::any_of(schedule.buffers.begin(), schedule.buffers.end(),
+                       [&](const Buffer& buffer) { return buffer.name == name; });
+  };
+  EXPECT_TRUE(has_buffer("gradient sum 3 (host)"));
+  EXPECT_FALSE(has_buffer("gradient 3"));
+  in.parameters.numerics.gradient_link = ElementType::fp32;  // then the finished gradient is another value
+  EXPECT_TRUE(has_buffer("gradient 3"));
+}
+
+/// Ids of the ops of one name.
+std::vector<int> ids_of(const Schedule& schedule, const std::string& name) {
+  std::vector<int> ids;
+  for (const Op& op : schedule.ops)
+    if (op.name == name) ids.push_back(op.id);
+  return ids;
+}
+
+// With three slots the sum of a layer is under way while backward is two layers before it, in the round before already.
+TEST(Traffic, SumsThatTravelComeBackAheadOfTheirLayer) {
+  PolicyInput in = small::input(small::llama(), "ml-dataflow");
+  in.parameters.gradient_slots = 3;
+  const Schedule schedule = make_schedule(in);
+  const auto only = [&](const std::string& name) {
+    const std::vector<int> ids = ids_of(schedule, name);
+    EXPECT_EQ(ids.size(), 1u) << name;
+    return ids.empty() ? -1 : ids[0];
+  };
+  EXPECT_LT(only("backward 5 #1"), only("fetch gradient sum 3 #0"));
+  EXPECT_LT(only("fetch gradient sum 3 #0"), only("backward 4 #1"));
+  EXPECT_LT(only("backward 1 #0"), only("fetch gradient sum 5 #0"));
+  EXPECT_LT(only("fetch gradient sum 5 #0"), only("forward 1 #1"));
+  in.parameters.host_waits = HostWaits::per_layer;  // DeepSpeed looks ahead with weights alone
+  const Schedule waiting = make_schedule(in);
+  EXPECT_LT(ids_of(waiting, "backward 4 #1").at(0), ids_of(waiting, "fetch gradient sum 3 #0").at(0));
+}
+
+TEST(Traffic, KeepLayersSpreadsAndOverrides) {
+  PolicyInput in = small::input(small::llama(), "penstock");
+  in.parameters.keep_layers = {{1, 4, 0, Keep::input_attention, TierKind::dram},
+                               {1, 4, 2, Keep::everything, TierKind::dram},
+                               {5, -1, 0, Keep::everything, TierKind::hbm}};
+  const Schedule schedule = make_schedule(in);
+  std::map<int, Keep> kept;
+  for (const Op& op : schedule.ops)
+    if (const auto* work = std::get_if<TemplateWork>(&op.work); work != nullptr && work->kind == LayerKind::decoder)
+      kept[op.layer] = work->keep;
+  // Two of four, in the middle of the halves 1-2 and 3-4.
+  EXPECT_EQ(kept, (std::map<int, Keep>{{1, Keep::input_attention},
+                                       {2, Keep::everything},
+                                       {3, Keep::input_attention},
+                                       {4, Keep::everything},
+                                       {5, Keep::everything}}));
+  const auto out = copies(schedule, TensorKind::kept, TierKind::dram);
+  for (int layer = 1; layer <= kDecoders; ++layer) EXPECT_EQ(count_of(out, layer), layer < 5 ? kMicroBatches : 0);
+}
+
+// What goes to DRAM passes through the places of the last layers: no ring of its own, and the last layers' regions are
+// as large as the largest guest's.
+TEST(Traffic, LastLayersInHbmAreTheRingOfTheOthers) {
+  PolicyInput in = small::input(small::llama(), "ml-dataflow");
+  in.parameters.keep_layers = {{1, 3, 0, Keep::everything, TierKind::dram},
+                               {4, 5, 0, Keep::input_attention, TierKind::hbm}};
+  const Schedule schedule = make_schedule(in);
+  std::map<std::string, std::int64_t> buffers;
+  for (const Buffer& buffer : schedule.buffers) buffers[buffer.name] = buffer.bytes;
+  EXPECT_FALSE(buffers.contains("kept slot 0"));
+  EXPECT_FALSE(buffers.contains("boundary slot 0"));
+  EXPECT_EQ(buffers.at("kept 4 @0"), buffers.at("kept 1 @0"));
+  // Layer 3 comes back into the place of layer 5 once backward has left it, layer 2 into that of 4, layer 1 into that
+  // of 3, which is 5's again.
+  const auto place = [&](const std::string& name) {
+    return schedule
+        .buffers[static_cast<std::size_t>(
+            schedule.ops[static_cast<std::size_t>(ids_of(schedule, name).at(0))].writes[0].buffer)]
+        .name;
+  };
+  EXPECT_EQ(place("fetch kept 3 #0"), "kept 5 @0");
+  EXPECT_EQ(place("fetch kept 2 #0"), "kept 4 @0");
+  EXPECT_EQ(place("fetch kept 1 #0"), "kept 5 @0");
+  EXPECT_LT(ids_of(schedule, "backward 5 #0").at(0), ids_of(schedule, "fetch kept 3 #0").at(0));
+  EXPECT_LT(ids_of(schedule, "fetch kept 3 #0").at(0), ids_of(schedule, "backward 4 #0").at(0));
 }
 
 }  // namespace
