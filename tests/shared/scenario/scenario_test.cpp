@@ -373,7 +373,7 @@ TEST_F(ScenarioFile, OverridesReplaceAndAdd) {
 TEST_F(ScenarioFile, GivenParametersAreFixed) {
   EXPECT_EQ(read(kScenario).fixed, std::set<std::string>{});
   EXPECT_EQ(read(kScenario, {"policy.keep=everything", "policy.optimizer_time=end", "policy.name=megatrain"}).fixed,
-            (std::set<std::string>{"first_layers", "keep", "optimizer_when"}));
+            (std::set<std::string>{"first_layers", "keep", "keep_layers", "optimizer_when"}));
   // A policy that is written out leaves nothing open but its name.
   const Scenario whole = read(replaced(kScenario, "[policy]\nname = \"penstock\"\n", policy_text(PolicyParameters{})));
   EXPECT_TRUE(whole.fixed.contains("group"));
