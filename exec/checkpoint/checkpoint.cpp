@@ -34,23 +34,39 @@ std::string stored_name(StatePart part, const ParameterTensor& tensor) {
   return std::string(kParts[static_cast<int>(part)]) + tensor.name;
 }
 
-std::vector<std::int64_t> shape_of(const ParameterTensor& tensor) {
-  if (tensor.rows == 1) return {tensor.columns};
-  return {tensor.rows, tensor.columns};
-}
-
 template <typename Body>
 void for_each_tensor(const Model& model, const Body& body) {
   for (const Layer& layer : model.layers)
     for (const ParameterTensor& tensor : layer.tensors) body(layer, tensor);
 }
 
-void write_weights(const fs::path& path, const Model& model, const StateReader& states) {
-  std::vector<SafetensorsWriter::Entry> entries;
+/// What stands in the file of weights.
+std::vector<TensorEntry> weight_entries(const Model& model) {
+  std::vector<TensorEntry> entries;
   for_each_tensor(model, [&](const Layer&, const ParameterTensor& tensor) {
-    entries.push_back({tensor.name, StoredType::bf16, shape_of(tensor)});
+    entries.push_back({tensor.name, StoredType::bf16, stored_shape(tensor)});
   });
-  SafetensorsWriter writer(path, entries);
+  return entries;
+}
+
+std::vector<StatePart> state_parts(bool has_master) {
+  if (has_master) return {StatePart::master, StatePart::moment_m, StatePart::moment_v};
+  return {StatePart::moment_m, StatePart::moment_v};
+}
+
+/// What stands in the file of the optimizer's states.
+std::vector<TensorEntry> state_entries(const Model& model, bool has_master, StoredType moments) {
+  std::vector<TensorEntry> entries;
+  for (const StatePart part : state_parts(has_master))
+    for_each_tensor(model, [&](const Layer&, const ParameterTensor& tensor) {
+      const StoredType type = part == StatePart::master ? StoredType::f32 : moments;
+      entries.push_back({stored_name(part, tensor), type, stored_shape(tensor)});
+    });
+  return entries;
+}
+
+void write_weights(const fs::path& path, const Model& model, const StateReader& states) {
+  SafetensorsWriter writer(path, weight_entries(model));
   std::vector<std::uint16_t> values;
   for_each_tensor(model, [&](const Layer& layer, const ParameterTensor& tensor) {
     for (std::int64_t first = 0; first < tensor.elements(); first += kPiece) {
@@ -63,25 +79,17 @@ void write_weights(const fs::path& path, const Model& model, const StateReader& 
 }
 
 void write_states(const fs::path& path, const Numerics& numerics, const Model& model, const StateReader& states) {
-  std::vector<StatePart> parts{StatePart::moment_m, StatePart::moment_v};
-  if (numerics.states != StateFormat::bf16) parts.insert(parts.begin(), StatePart::master);
-  const auto type = [&](StatePart part) {
-    return part != StatePart::master && numerics.moments == ElementType::bf16 ? StoredType::bf16 : StoredType::f32;
-  };
-  std::vector<SafetensorsWriter::Entry> entries;
-  for (const StatePart part : parts)
-    for_each_tensor(model, [&](const Layer&, const ParameterTensor& tensor) {
-      entries.push_back({stored_name(part, tensor), type(part), shape_of(tensor)});
-    });
-  SafetensorsWriter writer(path, entries);
+  const bool has_master = numerics.states != StateFormat::bf16;
+  const StoredType moments = numerics.moments == ElementType::bf16 ? StoredType::bf16 : StoredType::f32;
+  SafetensorsWriter writer(path, state_entries(model, has_master, moments));
   std::vector<float> values;
   std::vector<std::uint16_t> halves;
-  for (const StatePart part : parts)
+  for (const StatePart part : state_parts(has_master))
     for_each_tensor(model, [&](const Layer& layer, const ParameterTensor& tensor) {
       for (std::int64_t first = 0; first < tensor.elements(); first += kPiece) {
         values.resize(static_cast<std::size_t>(std::min(kPiece, tensor.elements() - first)));
         states.read_layer(layer.index, part, tensor.offset + first, values);
-        if (type(part) == StoredType::f32) {
+        if (part == StatePart::master || moments == StoredType::f32) {
           writer.append(std::as_bytes(std::span(values)));
           continue;
         }
@@ -136,22 +144,31 @@ void put_in_place(const fs::path& partial, const fs::path& folder) {
 
 class CheckpointStates : public StateSource {
  public:
-  /// Throws InputError unless every tensor of the model is there, in its size and as it was written.
+  /// Throws InputError unless every tensor of the model is there, in its shape and type and as it was written, and
+  /// nothing else.
   CheckpointStates(const fs::path& folder, bool has_master, const Model& model)
       : weights_(folder / kWeights), optimizer_(folder / kOptimizer), has_master_(has_master) {
-    for_each_tensor(model, [&](const Layer&, const ParameterTensor& tensor) {
-      for (const StatePart part : {StatePart::master, StatePart::moment_m, StatePart::moment_v})
-        read(tensor, part, 0, {});
-    });
+    weights_.require_exactly(weight_entries(model));
+    optimizer_.require_exactly(state_entries(model, has_master, moments_in(model)));
     weights_.verify();
     optimizer_.verify();
   }
   void read(const ParameterTensor& tensor, StatePart part, std::int64_t first, std::span<float> out) const final {
-    if (part == StatePart::master && !has_master_) return weights_.read(tensor.name, tensor.elements(), first, out);
-    optimizer_.read(stored_name(part, tensor), tensor.elements(), first, out);
+    if (part == StatePart::master && !has_master_) return weights_.read(tensor.name, first, out);
+    optimizer_.read(stored_name(part, tensor), first, out);
+  }
+  std::string place(const ParameterTensor& tensor, StatePart part) const final {
+    if (part == StatePart::master && !has_master_) return fmt::format("{}: {}", weights_.path().string(), tensor.name);
+    return fmt::format("{}: {}", optimizer_.path().string(), stored_name(part, tensor));
   }
 
  private:
+  /// As the first moment has it; all others must be the same.
+  StoredType moments_in(const Model& model) const {
+    const StoredTensor* moment = optimizer_.find(stored_name(StatePart::moment_m, model.layers[0].tensors[0]));
+    return moment != nullptr && moment->type == StoredType::bf16 ? StoredType::bf16 : StoredType::f32;
+  }
+
   SafetensorsFile weights_, optimizer_;
   bool has_master_;
 };

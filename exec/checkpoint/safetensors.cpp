@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
@@ -12,12 +13,13 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
-#include <limits>
 #include <set>
 #include <stdexcept>
 #include <string_view>
 #include <thread>
+#include <tuple>
 
+#include "exec/checkpoint/foreign_file.h"
 #include "exec/optimizer/thread_team.h"
 #include "exec/runtime/bf16.h"
 #include "shared/error.h"
@@ -29,10 +31,27 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kMaxHeaderBytes = std::int64_t{100} << 20;  // as the format's own library
-constexpr std::int64_t kMaxBytes = std::int64_t{1} << 50;
+constexpr std::int64_t kMaxHeaderBytes = 100'000'000;  // as the format's own library
+constexpr std::int64_t kMaxElements = std::int64_t{1} << 50;
 constexpr std::int64_t kPiece = std::int64_t{1} << 22;  // bytes read at a time to be verified
+constexpr std::size_t kMostShown = 120;                 // characters of a tensor's name
 constexpr std::string_view kChecksum = "crc32.";
+
+struct Dtype {
+  std::string_view name;
+  std::int64_t bits;
+  std::optional<StoredType> type;
+};
+/// All that the format has (safetensors 0.8); sub-byte ones are packed.
+constexpr Dtype kDtypes[] = {
+    {"F32", 32, StoredType::f32},     {"BF16", 16, StoredType::bf16}, {"F16", 16, StoredType::f16},
+    {"F64", 64, std::nullopt},        {"BOOL", 8, std::nullopt},      {"U8", 8, std::nullopt},
+    {"I8", 8, std::nullopt},          {"I16", 16, std::nullopt},      {"U16", 16, std::nullopt},
+    {"I32", 32, std::nullopt},        {"U32", 32, std::nullopt},      {"I64", 64, std::nullopt},
+    {"U64", 64, std::nullopt},        {"C64", 64, std::nullopt},      {"F8_E5M2", 8, std::nullopt},
+    {"F8_E4M3", 8, std::nullopt},     {"F8_E8M0", 8, std::nullopt},   {"F8_E4M3FNUZ", 8, std::nullopt},
+    {"F8_E5M2FNUZ", 8, std::nullopt}, {"F4", 4, std::nullopt},        {"F6_E2M3", 6, std::nullopt},
+    {"F6_E3M2", 6, std::nullopt}};
 
 void read_exactly(int fd, std::int64_t offset, void* to, std::int64_t bytes, const fs::path& path) {
   auto* at = static_cast<char*>(to);
@@ -48,48 +67,128 @@ void read_exactly(int fd, std::int64_t offset, void* to, std::int64_t bytes, con
   }
 }
 
-const char* type_name(StoredType type) {
-  switch (type) {
-    case StoredType::f32: return "F32";
-    case StoredType::bf16: return "BF16";
-    case StoredType::f16: return "F16";
-  }
-  return "";
-}
-
 std::uint32_t crc32_of(std::uint32_t before, std::span<const std::byte> bytes) {
   return static_cast<std::uint32_t>(crc32_z(before, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
 }
 
-/// Checksums by the names of tensors; empty if the file has none.
+/// Checksums by the names of tensors; empty if the file has none. As in the format, metadata are texts.
 std::map<std::string, std::uint32_t> read_checksums(const nlohmann::json& header, const std::string& place) {
   std::map<std::string, std::uint32_t> checksums;
   const auto metadata = header.find("__metadata__");
-  if (metadata == header.end() || !metadata->is_object()) return checksums;
+  if (metadata == header.end()) return checksums;
+  if (!metadata->is_object())
+    throw InputError(fmt::format("{}: __metadata__: must be an object, found {}", place, shown(*metadata)));
   for (const auto& [key, value] : metadata->items()) {
-    if (!key.starts_with(kChecksum)) continue;
-    const std::string digits = value.is_string() ? value.get<std::string>() : "";
-    if (digits.size() != 8 || digits.find_first_not_of("0123456789abcdef") != std::string::npos)
+    if (!value.is_string())
       throw InputError(
-          fmt::format("{}: __metadata__.{}: a checksum has 8 hexadecimal digits, found {}", place, key, shown(value)));
-    checksums[key.substr(kChecksum.size())] = static_cast<std::uint32_t>(std::stoul(digits, nullptr, 16));
+          fmt::format("{}: __metadata__.{}: must be a text, found {}", place, shown_name(key), shown(value)));
+    if (!key.starts_with(kChecksum)) continue;
+    const auto& digits = value.get_ref<const std::string&>();
+    if (digits.size() != 8 || digits.find_first_not_of("0123456789abcdef") != std::string::npos)
+      throw InputError(fmt::format("{}: __metadata__.{}: a checksum has 8 hexadecimal digits, found {}", place,
+                                   shown_name(key), shown(value)));
+    const std::string name = key.substr(kChecksum.size());
+    if (!header.contains(name))
+      throw InputError(fmt::format("{}: has a checksum of {}, which it does not hold: the header is damaged", place,
+                                   shown_name(name)));
+    checksums[name] = static_cast<std::uint32_t>(std::stoul(digits, nullptr, 16));
   }
   return checksums;
 }
 
-std::int64_t product(const nlohmann::json& shape, const std::string& place) {
+Shape read_shape(const nlohmann::json& json, const std::string& place) {
+  Shape shape;
   std::int64_t elements = 1;
-  for (const nlohmann::json& size : shape) {
-    if (!size.is_number_integer() || size.get<std::int64_t>() < 0 || size.get<std::int64_t>() > kMaxBytes)
-      throw InputError(fmt::format("{}: a shape is a list of sizes, found {}", place, shown(shape)));
+  for (const nlohmann::json& size : json) {
+    if (!size.is_number_integer() || size.get<std::int64_t>() < 0 || size.get<std::int64_t>() > kMaxElements)
+      throw InputError(fmt::format("{}: a shape is a list of sizes, found {}", place, shown(json)));
     const auto n = size.get<std::int64_t>();
-    if (n != 0 && elements > kMaxBytes / n) throw InputError(fmt::format("{}: absurd shape {}", place, shown(shape)));
+    if (n != 0 && elements > kMaxElements / n) throw InputError(fmt::format("{}: absurd shape {}", place, shown(json)));
     elements *= n;
+    shape.push_back(n);
   }
+  return shape;
+}
+
+std::int64_t product(const Shape& shape) {
+  std::int64_t elements = 1;
+  for (const std::int64_t size : shape) elements *= size;
   return elements;
 }
 
-void widen(StoredType type, const std::vector<std::byte>& raw, std::span<float> out) {
+/// `data`: where the data begin in the file.
+StoredTensor read_tensor(const nlohmann::json& json, const std::string& place, std::int64_t data) {
+  JsonObject entry(json, place);
+  StoredTensor tensor;
+  tensor.dtype = entry.text("dtype");
+  const auto dtype = std::find_if(std::begin(kDtypes), std::end(kDtypes),
+                                  [&](const Dtype& known) { return known.name == tensor.dtype; });
+  if (dtype == std::end(kDtypes))
+    entry.fail("dtype", fmt::format("the format has no \"{}\"; take another copy", shown_name(tensor.dtype)));
+  tensor.type = dtype->type;
+  tensor.shape = read_shape(entry.array("shape"), entry.place("shape"));
+  tensor.elements = product(tensor.shape);
+  const nlohmann::json& offsets = entry.array("data_offsets");
+  entry.finish();
+  if (offsets.size() != 2 || !offsets[0].is_number_integer() || !offsets[1].is_number_integer())
+    entry.fail("data_offsets", "must be [begin, end], found " + shown(offsets));
+  const auto begin = offsets[0].get<std::int64_t>(), end = offsets[1].get<std::int64_t>();
+  // Beyond what a file can have, so that nothing below leaves 64 bits; unsigned ones beyond 2^63 come out negative.
+  if (begin < 0 || end < begin || end > 8 * kMaxElements)
+    entry.fail("data_offsets", fmt::format("{} is no [begin, end] of bytes", shown(offsets)));
+  tensor.offset = data + begin;
+  tensor.bytes = end - begin;
+  if (8 * tensor.bytes != tensor.elements * dtype->bits)
+    entry.fail("data_offsets", fmt::format("{} bytes, dtype {} and shape {} need {}", tensor.bytes, tensor.dtype,
+                                           shape_text(tensor.shape), (tensor.elements * dtype->bits + 7) / 8));
+  return tensor;
+}
+
+/// Throws InputError unless the tensors lie one behind the other, from where the data begin to the file's end.
+void require_gapless(const StoredTensors& tensors, std::int64_t data, std::int64_t size, const std::string& place) {
+  std::vector<std::pair<std::string_view, const StoredTensor*>> in_order;
+  std::int64_t last = data;
+  for (const auto& [name, tensor] : tensors) {
+    in_order.emplace_back(name, &tensor);
+    last = std::max(last, tensor.offset + tensor.bytes);
+  }
+  if (last > size)
+    throw InputError(
+        fmt::format("{}: has {} bytes, its header describes {}: it was cut off, as by a download that did not finish; "
+                    "get the rest or take another copy",
+                    place, size, last));
+  std::sort(in_order.begin(), in_order.end(), [](const auto& a, const auto& b) {
+    return std::tie(a.second->offset, a.second->bytes) < std::tie(b.second->offset, b.second->bytes);
+  });
+  std::int64_t at = data;
+  std::string_view before;
+  for (const auto& [name, tensor] : in_order) {
+    if (tensor->offset < at)
+      throw InputError(fmt::format("{}: {} and {} overlap: [{}, ...] begins before {}; take another copy", place,
+                                   shown_name(before), shown_name(name), tensor->offset - data, at - data));
+    if (tensor->offset > at)
+      throw InputError(fmt::format("{}: bytes {} to {} of the data, before {}, belong to no tensor; take another copy",
+                                   place, at - data, tensor->offset - data, shown_name(name)));
+    at = tensor->offset + tensor->bytes;
+    before = name;
+  }
+  if (at != size)
+    throw InputError(fmt::format("{}: has {} bytes behind the last tensor, which belong to none; take another copy",
+                                 place, size - at));
+}
+
+[[noreturn]] void refuse_foreign(std::string_view head, std::uint64_t header, std::int64_t size,
+                                 const std::string& place) {
+  if (const std::string what = foreign_file(head); !what.empty()) throw InputError(fmt::format("{}: {}", place, what));
+  if (size < 8)
+    throw InputError(fmt::format("{}: not a safetensors file: it has only {} bytes; take another copy", place, size));
+  throw InputError(
+      fmt::format("{}: not a safetensors file: its header would have {} bytes and begin with {{, the file has {}; take "
+                  "another copy, or the right file",
+                  place, header, size));
+}
+
+void widen(StoredType type, std::span<const std::byte> raw, std::span<float> out) {
   if (type == StoredType::f32) {
     std::memcpy(out.data(), raw.data(), raw.size());
     return;
@@ -107,6 +206,24 @@ FileHandle::~FileHandle() {
   if (fd_ >= 0) close(fd_);
 }
 
+const char* type_name(StoredType type) {
+  switch (type) {
+    case StoredType::f32: return "F32";
+    case StoredType::bf16: return "BF16";
+    case StoredType::f16: return "F16";
+  }
+  return "";
+}
+
+std::string shape_text(const Shape& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
+
+std::string shown_name(std::string_view name) {
+  std::string text(name.substr(0, kMostShown));
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return c < 0x20 || c >= 0x7f; }, '?');
+  return name.size() > kMostShown ? text + "..." : text;
+}
+
 float widen_f16(std::uint16_t bits) {
   const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000) << 16;
   const int exponent = (bits >> 10) & 0x1F;
@@ -120,86 +237,92 @@ float widen_f16(std::uint16_t bits) {
 }
 
 SafetensorsFile::SafetensorsFile(const fs::path& path)
-    : path_(path), file_(std::make_unique<FileHandle>(open(path.c_str(), O_RDONLY | O_CLOEXEC))) {
-  if (file_->get() < 0)
+    // Not blocking: a pipe without a writer would hang the open, before anyone can say that it is not a regular file.
+    : path_(path), file_(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
+  if (file_.get() < 0)
     throw InputError(fmt::format("{}: cannot be opened: {}", path.string(), why_not_read(path, errno)));
   struct stat status {};
-  if (fstat(file_->get(), &status) != 0 || !S_ISREG(status.st_mode))
-    throw InputError(fmt::format("{}: is not a regular file; name one", path.string()));
-  const std::int64_t size = status.st_size;
-  std::uint64_t header = 0;
-  if (size < 8)
-    throw InputError(
-        fmt::format("{}: not a safetensors file: it has only {} bytes; take another copy", path.string(), size));
-  read_exactly(file_->get(), 0, &header, 8, path);
-  if (header > static_cast<std::uint64_t>(std::min(size - 8, kMaxHeaderBytes)))
-    throw InputError(
-        fmt::format("{}: not a safetensors file: its header would have {} bytes, the file has {}; take another copy",
-                    path.string(), header, size));
-  std::string text(header, '\0');
-  read_exactly(file_->get(), 8, text.data(), static_cast<std::int64_t>(header), path);
-  const std::int64_t data = 8 + static_cast<std::int64_t>(header);
+  if (fstat(file_.get(), &status) != 0 || !S_ISREG(status.st_mode))
+    throw InputError(fmt::format("{}: is not a regular file{}", path.string(),
+                                 S_ISDIR(status.st_mode) ? " but a folder; name a file in it" : "; name one"));
+  read_header(status.st_size);
+}
 
-  const nlohmann::json json = parse_json(text, path.string());
-  if (!json.is_object())
-    throw InputError(fmt::format("{}: the header is not a JSON object; take another copy", path.string()));
-  const std::map<std::string, std::uint32_t> checksums = read_checksums(json, path.string());
+void SafetensorsFile::read_header(std::int64_t size) {
+  const std::string place = path_.string();
+  std::string head(static_cast<std::size_t>(std::min<std::int64_t>(size, kForeignHeadBytes)), '\0');
+  read_exactly(file_.get(), 0, head.data(), static_cast<std::int64_t>(head.size()), path_);
+  std::uint64_t length = 0;
+  if (size >= 8) std::memcpy(&length, head.data(), 8);
+  if (size < 9 || head[8] != '{' || length > static_cast<std::uint64_t>(kMaxHeaderBytes))
+    refuse_foreign(head, length, size, place);
+  const std::int64_t data = 8 + static_cast<std::int64_t>(length);
+  if (data > size)
+    throw InputError(
+        fmt::format("{}: has {} bytes, its header alone {}: it was cut off, as by a download that did not "
+                    "finish; get the rest or take another copy",
+                    place, size, data));
+  std::string text(length, '\0');
+  read_exactly(file_.get(), 8, text.data(), static_cast<std::int64_t>(length), path_);
+  const nlohmann::json json = parse_json(text, place);
+  const std::map<std::string, std::uint32_t> checksums = read_checksums(json, place);
   for (const auto& [name, value] : json.items()) {
     if (name == "__metadata__") continue;
-    JsonObject entry(value, path.string() + ": " + name);
-    const std::string dtype = entry.text("dtype");
-    const nlohmann::json& offsets = entry.array("data_offsets");
-    const std::int64_t elements = product(entry.array("shape"), entry.place("shape"));
-    entry.finish();
-    Tensor tensor{StoredType::f32, 0, elements, std::nullopt};
-    if (dtype == "BF16")
-      tensor.type = StoredType::bf16;
-    else if (dtype == "F16")
-      tensor.type = StoredType::f16;
-    else if (dtype != "F32")
-      continue;
-    if (offsets.size() != 2 || !offsets[0].is_number_integer() || !offsets[1].is_number_integer())
-      entry.fail("data_offsets", "must be [begin, end], found " + shown(offsets));
-    const auto begin = offsets[0].get<std::int64_t>(), end = offsets[1].get<std::int64_t>();
-    if (begin < 0 || end < begin || end > size - data)
-      entry.fail("data_offsets", fmt::format("[{}, {}] lies outside the {} bytes of data", begin, end, size - data));
-    if (end - begin != elements * stored_bytes(tensor.type))
-      entry.fail("data_offsets",
-                 fmt::format("{} bytes, dtype and shape need {}", end - begin, elements * stored_bytes(tensor.type)));
-    tensor.offset = data + begin;
+    StoredTensor tensor = read_tensor(value, place + ": " + shown_name(name), data);
     if (const auto found = checksums.find(name); found != checksums.end())
       tensor.checksum = found->second;
     else if (!checksums.empty())
       throw InputError(
-          fmt::format("{}: {}: has no checksum, though others have: the header is damaged", path.string(), name));
-    tensors_.emplace(name, tensor);
+          fmt::format("{}: {}: has no checksum, though others have: the header is damaged", place, shown_name(name)));
+    tensors_.emplace(name, std::move(tensor));
   }
+  require_gapless(tensors_, data, size, place);
 }
 
-std::vector<std::string> SafetensorsFile::names() const {
-  std::vector<std::string> names;
-  for (const auto& [name, tensor] : tensors_) names.push_back(name);
-  return names;
+const StoredTensor* SafetensorsFile::find(std::string_view name) const {
+  const auto found = tensors_.find(name);
+  return found == tensors_.end() ? nullptr : &found->second;
+}
+
+void SafetensorsFile::require_exactly(std::span<const TensorEntry> entries) const {
+  const auto fail = [&](std::string_view name, const std::string& what) {
+    throw InputError(
+        fmt::format("{}: {}: {}: the file is of another model or run", path_.string(), shown_name(name), what));
+  };
+  for (const TensorEntry& entry : entries) {
+    const StoredTensor* tensor = find(entry.name);
+    if (tensor == nullptr)
+      fail(entry.name, fmt::format("is not there; {} {} is needed", type_name(entry.type), shape_text(entry.shape)));
+    else if (tensor->type != entry.type || tensor->shape != entry.shape)
+      fail(entry.name, fmt::format("is {} {}; {} {} is needed", tensor->dtype, shape_text(tensor->shape),
+                                   type_name(entry.type), shape_text(entry.shape)));
+  }
+  if (entries.size() == tensors_.size()) return;
+  std::set<std::string_view> needed;
+  for (const TensorEntry& entry : entries) needed.insert(entry.name);
+  for (const auto& [name, tensor] : tensors_)
+    if (!needed.contains(name))
+      fail(name, fmt::format("is not used ({} {}); {} tensors are needed, {} are there", tensor.dtype,
+                             shape_text(tensor.shape), needed.size(), tensors_.size()));
 }
 
 void SafetensorsFile::verify() const {
-  std::vector<std::pair<std::string_view, const Tensor*>> checked;
+  std::vector<std::pair<std::string_view, const StoredTensor*>> checked;
   for (const auto& [name, tensor] : tensors_)
     if (tensor.checksum) checked.emplace_back(name, &tensor);
-  const auto verify_one = [&](std::string_view name, const Tensor& tensor) {
+  const auto verify_one = [&](std::string_view name, const StoredTensor& tensor) {
     std::vector<std::byte> piece;
     std::uint32_t checksum = 0;
-    const std::int64_t bytes = tensor.elements * stored_bytes(tensor.type);
-    for (std::int64_t done = 0; done < bytes; done += kPiece) {
-      piece.resize(static_cast<std::size_t>(std::min(kPiece, bytes - done)));
-      read_exactly(file_->get(), tensor.offset + done, piece.data(), static_cast<std::int64_t>(piece.size()), path_);
+    for (std::int64_t done = 0; done < tensor.bytes; done += kPiece) {
+      piece.resize(static_cast<std::size_t>(std::min(kPiece, tensor.bytes - done)));
+      read_exactly(file_.get(), tensor.offset + done, piece.data(), static_cast<std::int64_t>(piece.size()), path_);
       checksum = crc32_of(checksum, piece);
     }
     if (checksum != *tensor.checksum)
       throw InputError(fmt::format(
           "{}: {}: the bytes have checksum {:08x}, the header says {:08x}: the file was damaged after it was "
           "written; take another copy",
-          path_.string(), name, checksum, *tensor.checksum));
+          path_.string(), shown_name(name), checksum, *tensor.checksum));
   };
   const int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   for_ranges(static_cast<std::int64_t>(checked.size()), 1, threads, [&](std::int64_t begin, std::int64_t end) {
@@ -208,65 +331,17 @@ void SafetensorsFile::verify() const {
   });
 }
 
-void SafetensorsFile::read(const std::string& name, std::int64_t elements, std::int64_t first,
-                           std::span<float> out) const {
-  const auto found = tensors_.find(name);
-  if (found == tensors_.end())
-    throw InputError(fmt::format("{}: has no tensor \"{}\" of type F32, BF16 or F16", path_.string(), name));
-  const Tensor& tensor = found->second;
-  if (tensor.elements != elements)
-    throw InputError(fmt::format("{}: {} has {} elements, the model needs {}: the file is of another model",
-                                 path_.string(), name, tensor.elements, elements));
-  if (first < 0 || first + static_cast<std::int64_t>(out.size()) > elements) throw std::out_of_range(name);
-  std::vector<std::byte> raw(out.size() * static_cast<std::size_t>(stored_bytes(tensor.type)));
-  read_exactly(file_->get(), tensor.offset + first * stored_bytes(tensor.type), raw.data(),
+void SafetensorsFile::read(std::string_view name, std::int64_t first, std::span<float> out) const {
+  const StoredTensor* tensor = find(name);
+  if (tensor == nullptr || !tensor->type)
+    throw InputError(
+        fmt::format("{}: has no tensor \"{}\" of dtype F32, BF16 or F16", path_.string(), shown_name(name)));
+  if (first < 0 || first + static_cast<std::int64_t>(out.size()) > tensor->elements)
+    throw std::out_of_range(std::string(name));
+  std::vector<std::byte> raw(out.size() * static_cast<std::size_t>(stored_bytes(*tensor->type)));
+  read_exactly(file_.get(), tensor->offset + first * stored_bytes(*tensor->type), raw.data(),
                static_cast<std::int64_t>(raw.size()), path_);
-  widen(tensor.type, raw, out);
-}
-
-SafetensorsSet::SafetensorsSet(const fs::path& path) : path_(path) {
-  fs::path start = path;
-  if (fs::is_directory(path)) {
-    start = path / "model.safetensors";
-    if (!fs::exists(start)) start = path / "model.safetensors.index.json";
-    if (!fs::exists(start))
-      throw InputError(
-          fmt::format("{}: has neither model.safetensors nor model.safetensors.index.json; name the folder of a model "
-                      "that was downloaded whole",
-                      path.string()));
-  }
-  if (start.extension() != ".json") {
-    add(start);
-    return;
-  }
-  const nlohmann::json index = read_json_file(start, kMaxHeaderBytes);
-  if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object())
-    throw InputError(fmt::format("{}: an index has an object \"weight_map\"", start.string()));
-  std::set<std::string> shards;
-  for (const auto& [name, file] : index["weight_map"].items()) {
-    if (!file.is_string() || fs::path(file.get<std::string>()).has_parent_path())
-      throw InputError(fmt::format("{}: weight_map.{} must name a file beside the index, found {}", start.string(),
-                                   name, shown(file)));
-    shards.insert(file.get<std::string>());
-  }
-  for (const std::string& shard : shards) add(start.parent_path() / shard);
-}
-
-void SafetensorsSet::add(const fs::path& file) {
-  files_.push_back(std::make_unique<SafetensorsFile>(file));
-  for (const std::string& name : files_.back()->names()) where_.emplace(name, files_.size() - 1);
-}
-
-void SafetensorsSet::verify() const {
-  for (const std::unique_ptr<SafetensorsFile>& file : files_) file->verify();
-}
-
-void SafetensorsSet::read(const std::string& name, std::int64_t elements, std::int64_t first,
-                          std::span<float> out) const {
-  const auto found = where_.find(name);
-  if (found == where_.end())
-    throw InputError(fmt::format("{}: has no tensor \"{}\" of type F32, BF16 or F16", path_.string(), name));
-  files_[found->second]->read(name, elements, first, out);
+  widen(*tensor->type, raw, out);
 }
 
 SafetensorsWriter::SafetensorsWriter(const fs::path& path, const std::vector<Entry>& entries) : file_(path) {

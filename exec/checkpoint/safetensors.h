@@ -1,11 +1,13 @@
 // Safetensors files (https://huggingface.co/docs/safetensors): 8 bytes little-endian header length, JSON header with
-// {name: {dtype, shape, data_offsets}}, then the data. Files are read and written piece by piece; nothing is held
-// whole. Those written here also have a checksum of each tensor in the header's "__metadata__", which other readers
-// pass over: "crc32.NAME" is zlib's CRC-32 of the tensor's bytes, as 8 hexadecimal digits.
+// {name: {dtype, shape, data_offsets}}, then the data, of which every byte belongs to one tensor. Files are read and
+// written piece by piece; nothing is held whole. Those written here also have a checksum of each tensor in the header's
+// "__metadata__", which other readers pass over: "crc32.NAME" is zlib's CRC-32 of the tensor's bytes, as 8 hexadecimal
+// digits.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -20,6 +22,14 @@ namespace penstock::exec {
 
 enum class StoredType { f32, bf16, f16 };
 inline std::int64_t stored_bytes(StoredType type) { return type == StoredType::f32 ? 4 : 2; }
+/// "F32", "BF16", "F16".
+const char* type_name(StoredType type);
+
+using Shape = std::vector<std::int64_t>;
+/// "[40, 16]".
+std::string shape_text(const Shape& shape);
+/// A tensor's name out of a file, for messages: what a terminal might take for a command is replaced, and it is cut.
+std::string shown_name(std::string_view name);
 
 /// An open file; closed when it goes.
 class FileHandle {
@@ -34,61 +44,59 @@ class FileHandle {
   int fd_;
 };
 
+/// What a writer is to write, and a reader may demand.
+struct TensorEntry {
+  std::string name;
+  StoredType type = StoredType::f32;
+  Shape shape;
+};
+
+/// A tensor as a file's header describes it.
+struct StoredTensor {
+  std::string dtype;               // one of the format's, of which those of StoredType can be read
+  std::optional<StoredType> type;  // nothing: cannot be read
+  Shape shape;
+  std::int64_t elements = 0;
+  std::int64_t offset = 0;  // from the start of the file
+  std::int64_t bytes = 0;
+  std::optional<std::uint32_t> checksum;
+};
+using StoredTensors = std::map<std::string, StoredTensor, std::less<>>;
+
 /// Thread safety: reads may run side by side.
 class SafetensorsFile {
  public:
-  /// Throws InputError if the file is missing or not a safetensors file: header longer than the file, offsets outside
-  /// the data or not what dtype and shape need. Tensors of a dtype other than F32, BF16 and F16 are passed over.
+  /// Throws InputError if the file is missing, not a regular file, or not a safetensors file (then with what it is, if
+  /// that can be told); if it was cut off; if tensors overlap, or bytes of the data belong to none; if a name stands
+  /// twice, a dtype is none of the format's, or offsets are not what dtype and shape need.
   explicit SafetensorsFile(const std::filesystem::path& path);
 
-  bool has(const std::string& name) const { return tensors_.contains(name); }
-  std::vector<std::string> names() const;
+  const std::filesystem::path& path() const { return path_; }
+  const StoredTensors& tensors() const { return tensors_; }
+  /// nullptr if there is none of that name.
+  const StoredTensor* find(std::string_view name) const;
+  /// Throws InputError unless the file has these tensors in these types and shapes, and no others: names the tensor,
+  /// what was found and what should be there.
+  void require_exactly(std::span<const TensorEntry> entries) const;
   /// Reads every tensor that has a checksum, on all cores. Throws InputError that names a tensor whose bytes have
   /// another one. Files without checksums (older ones, other programs') pass unread.
   void verify() const;
-  /// Elements [first, first + out.size()) of the tensor, widened. Throws InputError if there is no such tensor or it
-  /// does not have `elements` elements.
-  void read(const std::string& name, std::int64_t elements, std::int64_t first, std::span<float> out) const;
+  /// Elements [first, first + out.size()) of the tensor in row-major order, widened. Throws InputError if there is no
+  /// such tensor or its dtype is none of StoredType, std::out_of_range if it has fewer elements.
+  void read(std::string_view name, std::int64_t first, std::span<float> out) const;
 
  private:
-  struct Tensor {
-    StoredType type = StoredType::f32;
-    std::int64_t offset = 0;  // from the start of the file
-    std::int64_t elements = 0;
-    std::optional<std::uint32_t> checksum;
-  };
-  std::filesystem::path path_;
-  std::unique_ptr<FileHandle> file_;
-  std::map<std::string, Tensor> tensors_;
-};
-
-/// One file, or several behind an index ("model.safetensors.index.json").
-class SafetensorsSet {
- public:
-  /// `path`: a .safetensors file, an index, or a folder that has either under Hugging Face's names.
-  explicit SafetensorsSet(const std::filesystem::path& path);
-
-  bool has(const std::string& name) const { return where_.contains(name); }
-  /// As SafetensorsFile::verify, file by file.
-  void verify() const;
-  void read(const std::string& name, std::int64_t elements, std::int64_t first, std::span<float> out) const;
-
- private:
-  void add(const std::filesystem::path& file);
+  void read_header(std::int64_t size);
 
   std::filesystem::path path_;
-  std::vector<std::unique_ptr<SafetensorsFile>> files_;
-  std::map<std::string, std::size_t> where_;
+  FileHandle file_;
+  StoredTensors tensors_;
 };
 
 /// Writes one file, whole or not at all: declare all tensors, then hand over their bytes in that order.
 class SafetensorsWriter {
  public:
-  struct Entry {
-    std::string name;
-    StoredType type = StoredType::f32;
-    std::vector<std::int64_t> shape;
-  };
+  using Entry = TensorEntry;
   /// Throws std::runtime_error with the system's reason, as `append` and `close` do.
   SafetensorsWriter(const std::filesystem::path& path, const std::vector<Entry>& entries);
   void append(std::span<const std::byte> bytes);

@@ -1,12 +1,8 @@
 #include "exec/checkpoint/state_source.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
-#include "exec/checkpoint/safetensors.h"
 #include "exec/data/random.h"
-#include "shared/error.h"
 
 namespace penstock::exec {
 namespace {
@@ -31,30 +27,14 @@ class RandomStates : public StateSource {
   std::uint64_t seed_;
 };
 
-class PublishedStates : public StateSource {
- public:
-  PublishedStates(const std::filesystem::path& path, const Model& model) : files_(path) {
-    for (const Layer& layer : model.layers)
-      for (const ParameterTensor& tensor : layer.tensors)
-        if (!files_.has(tensor.name))
-          throw InputError(fmt::format("{}: the weights lack \"{}\", which {} needs", path.string(), tensor.name,
-                                       model.config.name));
-    files_.verify();
-  }
-  void read(const ParameterTensor& tensor, StatePart part, std::int64_t first, std::span<float> out) const override {
-    if (part != StatePart::master) return std::fill(out.begin(), out.end(), 0.0f);
-    files_.read(tensor.name, tensor.elements(), first, out);
-  }
-
- private:
-  SafetensorsSet files_;
-};
-
 }  // namespace
 
 std::unique_ptr<StateSource> random_states(std::uint64_t seed) { return std::make_unique<RandomStates>(seed); }
-std::unique_ptr<StateSource> published_states(const std::filesystem::path& path, const Model& model) {
-  return std::make_unique<PublishedStates>(path, model);
+
+std::vector<std::int64_t> stored_shape(const ParameterTensor& tensor) {
+  const bool is_vector = tensor.name.ends_with("norm.weight") || is_bias(tensor);
+  if (is_vector) return {tensor.columns};
+  return {tensor.rows, tensor.columns};
 }
 
 void read_flat(const StateSource& source, const Layer& layer, StatePart part, std::int64_t first,

@@ -5,8 +5,11 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
+#include <cmath>
 #include <exception>
 #include <mutex>
+#include <stdexcept>
+#include <string>
 #include <thread>
 
 #include "exec/data/random.h"
@@ -44,6 +47,37 @@ std::uint16_t half_of(TensorKind tensor, StateFormat format, float value) {
 
 std::int64_t element_size(TensorKind tensor, const Numerics& numerics) { return is_half(tensor, numerics) ? 2 : 4; }
 
+// Patterns of magnitudes from which on a value is lost: infinity and NaN; what rounds to infinity in bf16, whose
+// largest number is 0x7F7F, by half a step.
+constexpr std::uint32_t kInfinity = 0x7F800000u, kBeyondBf16 = 0x7F7F8000u;
+
+/// Where the first value is whose magnitude has `limit` or a larger pattern; values.size() if none has.
+std::size_t first_beyond(std::span<const float> values, std::uint32_t limit) {
+  const auto magnitude = [](float value) { return std::bit_cast<std::uint32_t>(value) & 0x7FFFFFFFu; };
+  std::uint32_t largest = 0;  // all of them first: that takes one pass without branches
+  for (const float value : values) largest = std::max(largest, magnitude(value));
+  if (largest < limit) return values.size();
+  const auto found = std::find_if(values.begin(), values.end(), [&](float value) { return magnitude(value) >= limit; });
+  return static_cast<std::size_t>(found - values.begin());
+}
+
+/// `at`: flat position in the layer.
+[[noreturn]] void refuse_value(const StateSource& source, const Layer& layer, StatePart part, std::int64_t at,
+                               float value) {
+  const auto tensor = std::find_if(layer.tensors.begin(), layer.tensors.end(), [&](const ParameterTensor& candidate) {
+    return at < candidate.offset + candidate.elements();
+  });
+  if (tensor == layer.tensors.end()) throw std::logic_error("padding that is not zero");
+  const std::int64_t index = at - tensor->offset;
+  const std::string place = tensor->rows == 1
+                                ? fmt::format("[{}]", index)
+                                : fmt::format("[{}, {}]", index / tensor->columns, index % tensor->columns);
+  throw InputError(fmt::format(
+      "{}{} is {}, {}: training cannot start from it; take another copy, or one from before it was lost",
+      source.place(*tensor, part), place, value,
+      std::isfinite(value) ? "more than bf16, in which it is used, can hold (3.39e38)" : "not a finite number"));
+}
+
 struct Piece {
   const Access* access;
   std::int64_t first;
@@ -73,7 +107,11 @@ void load_piece(const Schedule& schedule, const Model& model, Backend& backend, 
   const Value& value = piece.access->value;
   const Buffer& buffer = schedule.buffers[static_cast<std::size_t>(piece.access->buffer)];
   std::vector<float> values(static_cast<std::size_t>(piece.count));
-  read_flat(source, model.layers[static_cast<std::size_t>(value.layer)], part_of(value.tensor), piece.first, values);
+  const Layer& layer = model.layers[static_cast<std::size_t>(value.layer)];
+  read_flat(source, layer, part_of(value.tensor), piece.first, values);
+  const bool as_bf16 = is_half(value.tensor, schedule.numerics) && value.tensor != TensorKind::low_bits;
+  if (const std::size_t at = first_beyond(values, as_bf16 ? kBeyondBf16 : kInfinity); at < values.size())
+    refuse_value(source, layer, part_of(value.tensor), piece.first + static_cast<std::int64_t>(at), values[at]);
   const std::int64_t offset = buffer.offset_bytes + piece.access->offset_bytes;
   if (!is_half(value.tensor, schedule.numerics))
     return backend.write(buffer.tier, offset + 4 * piece.first, std::as_bytes(std::span(values)));
@@ -90,13 +128,17 @@ void load_states(const Schedule& schedule, const Model& model, Backend& backend,
   std::atomic<std::size_t> next{0};
   std::mutex mutex;
   std::exception_ptr error;
+  std::size_t failed = pieces.size();  // the first of them: all before it were begun, so that it is the same every time
   const auto work = [&] {
+    std::size_t i = pieces.size();
     try {
-      for (std::size_t i = next++; i < pieces.size(); i = next++)
-        load_piece(schedule, model, backend, source, pieces[i]);
+      for (i = next++; i < pieces.size(); i = next++) load_piece(schedule, model, backend, source, pieces[i]);
     } catch (...) {
       const std::lock_guard lock(mutex);
-      if (!error) error = std::current_exception();
+      if (i < failed) {
+        failed = i;
+        error = std::current_exception();
+      }
       next = pieces.size();
     }
   };

@@ -14,7 +14,8 @@
 namespace penstock::exec {
 
 /// Fills every initial access of a state tensor, in pieces, on all cores. Others (counters, first gradients) stay zero.
-/// Throws InputError if an access is smaller than its tensor.
+/// Throws InputError if an access is smaller than its tensor, and for a value that training cannot start from: one that
+/// is not finite, or that bf16 cannot hold where it is kept in that; the text has the source's place, row and column.
 void load_states(const Schedule& schedule, const Model& model, Backend& backend, const StateSource& source);
 
 /// Is a StateSource over the arenas themselves. Not during a run.

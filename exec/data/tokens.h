@@ -8,11 +8,11 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <vector>
+
+#include "exec/data/text_files.h"
 
 namespace penstock::exec {
-
-inline constexpr std::int64_t kByteVocabulary = 256;
-inline constexpr std::int64_t kMaxDataBytes = std::int64_t{4} << 30;
 
 struct TokenShape {
   std::int64_t sequences = 0;        // per step
@@ -30,24 +30,18 @@ class TokenSource {
   /// Names what is trained on, so that a checkpoint can tell other data from its own: "crc32:1a2b3c4d of 12345 bytes"
   /// (of all bytes in the order in which they lie one after the other), or "random". Names and places play no part.
   virtual std::string checksum() const = 0;
+  /// Of what was asked for, what is not trained on.
+  virtual std::vector<PassedOver> passed_over() const { return {}; }
 };
 
-/// Each row is a window of `bytes` at a random place. Throws InputError if they are fewer than sequence_length + 1
-/// or the vocabulary is below 256; `place` starts the message.
-std::unique_ptr<TokenSource> byte_tokens(std::string bytes, const std::string& place, const TokenShape& shape,
-                                         std::uint64_t seed);
+/// Each row is a window of the text's bytes at a random place. Throws InputError if they are fewer than
+/// sequence_length + 1, or if a byte occurs that is not in the vocabulary.
+std::unique_ptr<TokenSource> byte_tokens(DataText text, const TokenShape& shape, std::uint64_t seed);
 /// Uniform ids.
 std::unique_ptr<TokenSource> random_tokens(const TokenShape& shape, std::uint64_t seed);
 
-/// The bytes of a file, or of all text files (no zero byte in the first 4096) of a folder, in the order of their paths,
-/// one after the other. Throws InputError if there is nothing, or more than kMaxDataBytes.
-std::string read_data(const std::filesystem::path& path);
-
-/// README.md and docs/*.md of the nearest folder at or above `start` that has a README.md. Throws InputError if none
-/// has.
-std::string read_default_data(const std::filesystem::path& start);
-
-/// What [run].data says: a path, "random", or nothing (the default data, looked for from the scenario's folder up).
+/// What [run].data says: a path, nothing (the default data, looked for from the scenario's folder up), or "random",
+/// which arrives with the scenario's folder in front and means random ids unless there is such a file.
 std::unique_ptr<TokenSource> open_tokens(const std::filesystem::path& data, const std::filesystem::path& scenario,
                                          const TokenShape& shape, std::uint64_t seed);
 

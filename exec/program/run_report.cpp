@@ -47,6 +47,14 @@ double predicted_step_seconds(const RunSetup& setup) {
   }
 }
 
+ordered_json data_json(const TokenSource& tokens) {
+  ordered_json passed_over = ordered_json::array();
+  for (const PassedOver& what : tokens.passed_over())
+    passed_over.push_back(
+        {{"reason", what.reason}, {"count", what.count}, {"first", what.first}, {"command", what.command}});
+  return {{"description", tokens.describe()}, {"checksum", tokens.checksum()}, {"passed_over", passed_over}};
+}
+
 }  // namespace
 
 void print_head(const RunSetup& setup) {
@@ -57,6 +65,8 @@ void print_head(const RunSetup& setup) {
   fmt::print("{}", setup.planned);
   fmt::print("step: {} sequences of {} tokens in {} micro-batches; data: {}\n", setup.scenario.sequences,
              setup.scenario.sequence_length, schedule.micro_batches, setup.tokens->describe());
+  for (const PassedOver& what : setup.tokens->passed_over()) fmt::print("{}\n", in_words(what));
+  if (const std::string weights = setup.states->describe(); !weights.empty()) fmt::print("weights: {}\n", weights);
   fmt::print("{}", memory_lines(schedule));
   if (setup.steps_before > 0) fmt::print("resumed after step {}\n", setup.steps_before);
   std::fflush(stdout);
@@ -163,9 +173,11 @@ ordered_json result_json(const RunSetup& setup, const Training& training, const 
                        {"machine", setup.scenario.machine.name},
                        {"parameters", setup.scenario.model.parameters},
                        {"tokens_per_step", setup.schedule.tokens_per_step()},
+                       {"data", data_json(*setup.tokens)},
                        {"stopped", result.stopped},
                        {"steps", steps},
                        {"memory", memory}};
+  if (const std::string weights = setup.states->describe(); !weights.empty()) json["weights"] = weights;
   if (speed)
     json["steady"] = {{"step_seconds", speed->step_seconds},
                       {"spread", speed->spread},

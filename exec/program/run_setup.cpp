@@ -47,7 +47,9 @@ RunSetup prepare_run(const RunCommandOptions& options, StatusLine& status) {
   if (!options.save.empty()) check_save_target(options.save);
   check_run_outputs(options, scenario, {});
   const TokenShape shape{scenario.sequences, scenario.sequence_length, scenario.model.config.vocabulary};
+  status.show("reading the data ...");
   setup.tokens = open_tokens(scenario.run.data, scenario.path, shape, scenario.run.seed);
+  status.clear();
   choose_states(options, setup);
   setup.backend = open_backend(setup.scenario, options.backend, options.hbm_limit);
   limit_hbm(setup.scenario, *setup.backend);

@@ -130,13 +130,22 @@ void read_sizes(JsonObject& object, ModelConfig& config) {
   }
 }
 
+/// The file's stem; where it is called config.json, as in every published model, its folder's name.
+std::string model_name(const std::filesystem::path& path) {
+  if (path.filename() != "config.json") return path.stem().string();
+  std::filesystem::path folder = std::filesystem::absolute(path).lexically_normal().parent_path();
+  // Hugging Face's cache: models--OWNER--NAME/snapshots/COMMIT/config.json.
+  if (folder.parent_path().filename() == "snapshots") folder = folder.parent_path().parent_path();
+  return folder.has_filename() ? folder.filename().string() : path.stem().string();
+}
+
 }  // namespace
 
 ModelConfig read_model_config(const std::filesystem::path& path) {
   const json document = read_json_file(path, kMaxConfigBytes);
   JsonObject object(document, path.string());
   ModelConfig config;
-  config.name = path.stem().string();
+  config.name = model_name(path);
   config.family = static_cast<ModelFamily>(object.choice("model_type", kFamilies));
   config.qkv_bias = config.family == ModelFamily::qwen2;
   config.qk_norm = config.family == ModelFamily::qwen3;

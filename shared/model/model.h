@@ -19,7 +19,7 @@ enum class ModelFamily { llama, qwen2, qwen3, mistral };
 
 /// The figures of a Hugging Face config.json that decide shapes and mathematics.
 struct ModelConfig {
-  std::string name;  // file stem, for people only
+  std::string name;  // the file's stem or folder, for people only
   ModelFamily family = ModelFamily::llama;
   std::int64_t hidden = 0;
   std::int64_t intermediate = 0;

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "exec/data/random.h"
@@ -14,6 +16,8 @@
 namespace penstock::exec {
 namespace {
 
+DataText text_of(std::string bytes, std::string place = "data") { return {std::move(bytes), std::move(place), 0, {}}; }
+
 std::vector<std::int32_t> filled(const TokenSource& source, std::int64_t step, std::size_t count) {
   std::vector<std::int32_t> tokens(count, -1);
   source.fill(step, tokens.data());
@@ -21,7 +25,7 @@ std::vector<std::int32_t> filled(const TokenSource& source, std::int64_t step, s
 }
 
 TEST(Tokens, AreConsecutiveBytesOfTheData) {
-  const auto source = byte_tokens("abcdefgh", "data", {3, 4, 256}, 1);
+  const auto source = byte_tokens(text_of("abcdefgh", "data"), {3, 4, 256}, 1);
   const std::vector<std::int32_t> tokens = filled(*source, 1, 3 * 5);
   for (std::size_t row = 0; row < 3; ++row)
     for (std::size_t t = 1; t < 5; ++t) EXPECT_EQ(tokens[row * 5 + t], tokens[row * 5 + t - 1] + 1);
@@ -31,8 +35,8 @@ TEST(Tokens, DependOnSeedAndStepAlone) {
   std::string data;
   for (int i = 0; i < 4096; ++i) data += static_cast<char>(mix64(static_cast<std::uint64_t>(i)));
   const TokenShape shape{4, 16, 256};
-  const auto one = byte_tokens(data, "data", shape, 1), again = byte_tokens(data, "data", shape, 1),
-             other = byte_tokens(data, "data", shape, 2);
+  const auto one = byte_tokens(text_of(data, "data"), shape, 1), again = byte_tokens(text_of(data, "data"), shape, 1),
+             other = byte_tokens(text_of(data, "data"), shape, 2);
   const std::vector<std::int32_t> step5 = filled(*one, 5, 4 * 17);
   filled(*again, 9, 4 * 17);  // what was asked before plays no part
   EXPECT_EQ(filled(*again, 5, 4 * 17), step5);
@@ -41,12 +45,12 @@ TEST(Tokens, DependOnSeedAndStepAlone) {
 }
 
 TEST(Tokens, DataOfExactlyOneSequenceIsEnough) {
-  const auto source = byte_tokens("abcde", "data", {2, 4, 256}, 1);
+  const auto source = byte_tokens(text_of("abcde", "data"), {2, 4, 256}, 1);
   EXPECT_EQ(filled(*source, 1, 10), (std::vector<std::int32_t>{'a', 'b', 'c', 'd', 'e', 'a', 'b', 'c', 'd', 'e'}));
 }
 
 TEST(Tokens, EveryPlaceOccurs) {
-  const auto source = byte_tokens("abcdef", "data", {64, 3, 256}, 1);  // three places
+  const auto source = byte_tokens(text_of("abcdef", "data"), {64, 3, 256}, 1);  // three places
   std::vector<std::int32_t> tokens = filled(*source, 1, 64 * 4);
   for (const char first : {'a', 'b', 'c'}) {
     int count = 0;
@@ -57,21 +61,34 @@ TEST(Tokens, EveryPlaceOccurs) {
 
 TEST(Tokens, ShortDataSaysHowManyBytesAreNeeded) {
   EXPECT_EQ(error_text([] {
-              byte_tokens("abcd", "x.txt", {2, 4, 256}, 1);
+              byte_tokens(text_of("abcd", "x.txt"), {2, 4, 256}, 1);
             }),
             "x.txt: a sequence of 4 tokens and its last target need 5 bytes of data, there are 4");
 }
 
-TEST(Tokens, BytesNeedAVocabularyOf256) {
-  EXPECT_NE(error_text([] { byte_tokens("abcdefgh", "x.txt", {2, 4, 255}, 1); }).find("it is 255"), std::string::npos);
+TEST(Tokens, EveryByteThatOccursMustBeInTheVocabulary) {
+  const auto ascii = byte_tokens(text_of("abcdefgh"), {2, 4, 128}, 1);
+  for (const std::int32_t token : filled(*ascii, 1, 10)) EXPECT_LT(token, 128);
+  EXPECT_NO_THROW(byte_tokens(text_of("abcdefgh"), {2, 4, 'h' + 1}, 1));
+  EXPECT_EQ(error_text([] {
+              byte_tokens(text_of("abcdefgh", "x.txt"), {2, 4, 'h'}, 1);
+            }),
+            "x.txt: bytes are the tokens, and byte 104 occurs in it (first behind 7 bytes); the model's vocabulary has "
+            "104 ids. 256 are enough for any bytes; data = \"random\" works with any vocabulary");
+  EXPECT_MENTIONS(error_text([] {
+                    byte_tokens(text_of("gr\xc3\xbc\xc3\x9f dich"), {2, 4, 128}, 1);
+                  }),
+                  "byte 195 occurs");
+  EXPECT_MENTIONS(error_text([] { byte_tokens(text_of("abcd\xff"), {2, 4, 255}, 1); }), "byte 255 occurs");
+  EXPECT_NO_THROW(byte_tokens(text_of("abcd\xff"), {2, 4, 256}, 1));
 }
 
 TEST(Tokens, ChecksumNamesTheBytesAndNothingElse) {
   const std::string data = "123456789";
   // The check value that is published for CRC-32: cbf43926.
-  EXPECT_EQ(byte_tokens(data, "a", {1, 4, 256}, 1)->checksum(), "crc32:cbf43926 of 9 bytes");
-  EXPECT_EQ(byte_tokens(data, "b", {3, 2, 300}, 2)->checksum(), "crc32:cbf43926 of 9 bytes");
-  EXPECT_NE(byte_tokens("123456798", "a", {1, 4, 256}, 1)->checksum(), "crc32:cbf43926 of 9 bytes");
+  EXPECT_EQ(byte_tokens(text_of(data, "a"), {1, 4, 256}, 1)->checksum(), "crc32:cbf43926 of 9 bytes");
+  EXPECT_EQ(byte_tokens(text_of(data, "b"), {3, 2, 300}, 2)->checksum(), "crc32:cbf43926 of 9 bytes");
+  EXPECT_NE(byte_tokens(text_of("123456798", "a"), {1, 4, 256}, 1)->checksum(), "crc32:cbf43926 of 9 bytes");
   EXPECT_EQ(random_tokens({1, 4, 7}, 1)->checksum(), "random");
 }
 
@@ -83,36 +100,48 @@ TEST(Tokens, RandomIdsStayInTheVocabulary) {
   EXPECT_EQ(filled(*source, 3, 100 * 100), tokens);
 }
 
-TEST(Tokens, FolderIsItsTextFilesInOrder) {
-  const TemporaryFolder folder;
-  folder.write("b.txt", "second ");
-  folder.write("a/x.md", "first ");
-  folder.write("c.bin", std::string("\0binary", 7));
-  EXPECT_EQ(read_data(folder.path()), "first second ");
-}
-
-TEST(Tokens, FolderWithoutTextIsRefused) {
-  const TemporaryFolder folder;
-  EXPECT_NE(error_text([&] { read_data(folder.path()); }).find("no text files"), std::string::npos);
-}
-
-TEST(Tokens, DefaultDataIsTheNearestReadmeAndItsDocs) {
-  const TemporaryFolder folder;
-  folder.write("README.md", "readme ");
-  folder.write("docs/b.md", "b ");
-  folder.write("docs/a.md", "a ");
-  folder.write("docs/c.txt", "c ");
-  const auto scenario = folder.write("scenarios/deep/x.toml", "");
-  EXPECT_EQ(read_default_data(scenario.parent_path()), "readme a b ");
-}
-
 TEST(Tokens, WordRandomMeansRandomIdsUnlessThereIsSuchAFile) {
   const TemporaryFolder folder;
   const auto scenario = folder.write("x.toml", "");
-  EXPECT_EQ(open_tokens(folder.path() / "random", scenario, {1, 4, 100}, 1)->describe(), "random token ids");
+  const auto described = [&](const std::filesystem::path& data) {
+    return open_tokens(data, scenario, {1, 4, 256}, 1)->describe();
+  };
+  EXPECT_EQ(described(folder.path() / "random"), "random token ids");
+  // Only the word alone: a file of that name elsewhere is a file that is missing.
+  EXPECT_MENTIONS(error_text([&] { described(folder.path() / "corpus" / "random"); }), "does not exist");
+  EXPECT_MENTIONS(error_text([&] { described(folder.path() / "." / "random"); }), "No such file");
   folder.write("random", "abcdefgh");
-  EXPECT_NE(open_tokens(folder.path() / "random", scenario, {1, 4, 256}, 1)->describe().find("8 bytes"),
-            std::string::npos);
+  EXPECT_EQ(
+      described(folder.path() / "random"),
+      (folder.path() / "random").string() + ", which is there, so that \"random\" does not mean random ids (8 bytes)");
+  EXPECT_EQ(described(folder.path() / "." / "random"), (folder.path() / "." / "random").string() + " (8 bytes)");
+}
+
+TEST(Tokens, SayWhatTheyAreOf) {
+  const TemporaryFolder folder;
+  const auto scenario = folder.write("x.toml", "");
+  folder.write("d/a.txt", "abcdefgh");
+  folder.write("d/.hidden", "abcdefgh");
+  const auto one = open_tokens(folder.path() / "d", scenario, {1, 4, 256}, 1);
+  EXPECT_EQ(one->describe(), (folder.path() / "d").string() + " (8 bytes in 1 file)");
+  ASSERT_EQ(one->passed_over().size(), 1u);
+  EXPECT_EQ(one->passed_over()[0].first, ".hidden");
+  folder.write("d/b.txt", "ijkl");
+  EXPECT_EQ(open_tokens(folder.path() / "d", scenario, {1, 4, 256}, 1)->describe(),
+            (folder.path() / "d").string() + " (12 bytes in 2 files)");
+  folder.write("README.md", "readme");
+  EXPECT_EQ(open_tokens("", scenario, {1, 4, 256}, 1)->describe(),
+            "README.md and docs of " + folder.path().string() + ", the default data (6 bytes in 1 file)");
+  EXPECT_EQ(random_tokens({1, 4, 256}, 1)->passed_over().size(), 0u);
+}
+
+TEST(Tokens, ShortDataSaysWhatWasPassedOver) {
+  const TemporaryFolder folder;
+  const auto scenario = folder.write("x.toml", "");
+  folder.write("d/note", "abc");
+  folder.write("d/corpus.gz", std::string("\x1f\x8b\x08\x00", 4));
+  const std::string text = error_text([&] { open_tokens(folder.path() / "d", scenario, {1, 4, 256}, 1); });
+  EXPECT_MENTIONS(text, "need 5 bytes of data, there are 3; passed over corpus.gz: gzip-compressed (for text: gunzip");
 }
 
 TEST(RandomNumbers, NormalsHaveMeanZeroAndVarianceOne) {

@@ -41,6 +41,20 @@ std::string refusal(const std::string& text) {
 }
 std::string refusal_with(const std::string& member) { return refusal(replaced(kLlama, "\"bos_token_id\": 1", member)); }
 
+TEST(ConfigJson, APublishedModelIsCalledByItsFolder) {
+  const TemporaryFolder folder;
+  const auto name = [&](const char* file) {
+    folder.write(file, kLlama);
+    return read_model_config(folder.path() / file).name;
+  };
+  EXPECT_EQ(name("Qwen2.5-7B/config.json"), "Qwen2.5-7B");
+  EXPECT_EQ(name("my.model/./config.json"), "my.model");
+  EXPECT_EQ(name("Qwen2.5-7B/x.json"), "x");
+  EXPECT_EQ(name("hub/models--Qwen--Qwen2.5-7B/snapshots/060db6499f32faf8b98477b0a26969ef7d8b9987/config.json"),
+            "models--Qwen--Qwen2.5-7B");
+  EXPECT_EQ(name("config.json"), folder.path().filename().string());
+}
+
 TEST(ConfigJson, ReadsSizesAndFillsInHuggingFaceDefaults) {
   const ModelConfig config = read(kLlama);
   EXPECT_EQ(config.name, "small");

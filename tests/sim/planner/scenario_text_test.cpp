@@ -68,6 +68,19 @@ TEST(ScenarioText, ReadsBackAsThePlan) {
   }
 }
 
+TEST(ScenarioText, RandomDataIsNoFile) {
+  const TemporaryFolder folder;
+  const std::filesystem::path source = source_folder() / "scenarios/quickstart.toml", target = folder.path() / "p.toml";
+  const auto data = [&](const std::string& value) {
+    const TomlDocument document = read_scenario_document(source, {"run.data=\"" + value + "\""});
+    write_text_file(target, scenario_text(document, source, target, {4, preset_parameters("resident")}));
+    return read_scenario(target).run.data;
+  };
+  EXPECT_EQ(data("random"), folder.path() / "random");  // the word beside the scenario, wherever that is
+  EXPECT_EQ(std::filesystem::weakly_canonical(data("corpus/random")),
+            std::filesystem::weakly_canonical(source_folder() / "scenarios/corpus/random"));
+}
+
 TEST(PolicyText, EveryPresetReadsBack) {
   for (const PresetInfo& preset : presets()) {
     const PolicyParameters parameters = preset_parameters(preset.name);
