@@ -11,6 +11,7 @@
 #include "exec/calibrate/cuda_machine.h"
 #include "exec/calibrate/cuda_ops.h"
 #include "exec/calibrate/host_passes.h"
+#include "exec/cuda/backend.h"
 #include "exec/runtime/limits.h"
 #include "exec/runtime/machine_name.h"
 
@@ -76,6 +77,8 @@ class CudaCalibration {
     PENSTOCK_CUDA(cudaMemGetInfo(&free_bytes, &total_bytes));
     gpu().name = properties.name;
     gpu().hbm_bytes = static_cast<std::int64_t>(total_bytes);
+    const CudaMemory memory = measure_cuda_memory();
+    gpu().context_bytes = memory.context_bytes + memory.later_bytes;
     gpu().copy_engines = properties.asyncEngineCount;
     const std::string driver = driver_version();
     profile_.host =

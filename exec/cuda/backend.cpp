@@ -44,6 +44,11 @@ class CudaBackend : public Backend {
   std::string name() const override { return "cuda"; }
   bool is_host() const override { return false; }
   std::int64_t arena_limit_bytes() const override { return arena_limit_bytes_; }
+  std::int64_t context_bytes() const override {
+    std::int64_t bytes = room().taken;
+    for (const TierArena& arena : arenas_) bytes -= arena.device.bytes();
+    return bytes;
+  }
 
   void allocate(const std::vector<Tier>& tiers, const std::vector<std::int64_t>& bytes) override {
     drain();
@@ -337,6 +342,13 @@ std::string describe(int device) {
 
 std::unique_ptr<Backend> make_cuda_backend(const CudaBackendOptions& options) {
   return std::make_unique<CudaBackend>(options);
+}
+
+CudaMemory measure_cuda_memory(int device) {
+  const auto backend = make_cuda_backend({.device = device});
+  std::size_t free_bytes = 0, total_bytes = 0;
+  PENSTOCK_CUDA(cudaMemGetInfo(&free_bytes, &total_bytes));
+  return {static_cast<std::int64_t>(total_bytes), backend->context_bytes(), kLibraryReserveBytes};
 }
 
 bool cuda_device_available() {

@@ -18,6 +18,15 @@ struct CudaBackendOptions {
 /// Throws std::runtime_error that says what is missing, where no device can be used.
 std::unique_ptr<Backend> make_cuda_backend(const CudaBackendOptions& options);
 
+/// A device's memory as a run finds it: arenas may have the total less the other two.
+struct CudaMemory {
+  std::int64_t total_bytes = 0;
+  std::int64_t context_bytes = 0;  // in use once context and libraries are there; other programs' too
+  std::int64_t later_bytes = 0;    // left for kernels that libraries load at first use
+};
+/// Makes a context. Throws as make_cuda_backend does.
+CudaMemory measure_cuda_memory(int device = 0);
+
 /// For people: one line per device, or what is missing.
 std::string describe_cuda_devices();
 bool cuda_device_available();

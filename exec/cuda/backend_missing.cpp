@@ -12,6 +12,7 @@ constexpr const char* kMissing =
 }  // namespace
 
 std::unique_ptr<Backend> make_cuda_backend(const CudaBackendOptions&) { throw std::runtime_error(kMissing); }
+CudaMemory measure_cuda_memory(int) { throw std::runtime_error(kMissing); }
 std::string describe_cuda_devices() { return kMissing; }
 bool cuda_device_available() { return false; }
 

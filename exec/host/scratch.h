@@ -1,8 +1,9 @@
 // Thread-local scratch of the host kernels: the fp32 copies that Eigen multiplies.
 //
 // The host backend needs memory beyond the binding's workspace, which is laid out for the GPU: fp32 copies of one op's
-// weights and activations, and the op's own fp32 weight gradient. Each lane's thread owns a stack of blocks that grows
-// to the largest op and is freed when the thread ends.
+// weights and activations, and the op's own fp32 weight gradient (host_kernel_bytes of exec/runtime/run_memory.h bounds
+// it). Each lane's thread owns a stack of blocks that grows to what the largest op takes and is freed when the thread
+// ends.
 //
 // Every piece starts at a multiple of kScratchAlignment. Kernels compute on scratch only, so how the caller's buffers
 // are aligned can never reach the order of an addition.
@@ -35,11 +36,15 @@ class ScratchScope {
     return static_cast<T*>(take_bytes(static_cast<std::size_t>(pad_to_lanes(count)) * sizeof(T)));
   }
 
+  /// What the calling thread's stack holds.
+  static std::int64_t held_bytes();
+
  private:
   static void* take_bytes(std::size_t bytes);
 
   std::size_t block_ = 0;  // where the stack was when the scope began
   std::size_t used_ = 0;
+  std::size_t taken_ = 0;
 };
 
 }  // namespace penstock::exec

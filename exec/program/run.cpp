@@ -21,7 +21,7 @@ int run_command(const RunCommandOptions& options) {
   StatusLine status;
   const RunSetup setup = prepare_run(options, status);
   const RunOptions& run = setup.scenario.run;
-  const int recorded = recorded_steps(setup.schedule, run.steps);
+  const int recorded = recorded_steps(setup.schedule, run.steps, setup.backend->is_host(), setup.host_bytes);
   std::optional<RunComparison> comparing;
   if (!options.compare.empty()) {
     status.show("predicting ...");
@@ -55,14 +55,15 @@ int run_command(const RunCommandOptions& options) {
     write_dump(options.dump, setup.schedule, setup.scenario.model, *setup.backend, *setup.tokens,
                training_options.hyper, progress.reports());
   const std::optional<Speed> speed = measure(setup, timeline);
+  const BesideMemory beside = beside_memory(setup, training);
   std::optional<Comparison> comparison;
   if (comparing) comparison = comparing->finish(setup.schedule, timeline);
   if (options.json) {
-    ordered_json json = result_json(setup, training, result, progress, speed);
+    ordered_json json = result_json(setup, training, result, progress, speed, beside);
     if (comparison) json["comparison"] = ordered_json::parse(comparison_json(setup.schedule, *comparison));
     fmt::print("{}\n", json.dump(2, ' ', false, ordered_json::error_handler_t::replace));
   } else {
-    print_tail(setup, result, speed);
+    print_tail(setup, result, speed, beside);
     if (comparison) fmt::print("\n{}\n", comparison_text(setup.schedule, *comparison));
     print_run_files(options, training);
     if (comparison) fmt::print("prediction, measurement and comparison lie in {}\n", options.compare.string());

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "exec/runtime/limits.h"
 #include "shared/error.h"
 #include "shared/ir/memory.h"
 #include "shared/ir/schedule_json.h"
@@ -19,13 +20,17 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr std::int64_t kRecorderBytes = std::int64_t{1} << 30;  // the most that recorded op times may take
+std::string size(std::int64_t bytes) { return format_bytes(static_cast<double>(bytes)); }
 
-std::string memory_lines(const Schedule& schedule) {
+std::int64_t usable_bytes(const TierCapacities& room, TierKind tier) {
+  return tier == TierKind::hbm ? room.hbm : tier == TierKind::dram ? room.dram : room.nvme;
+}
+
+std::string memory_lines(const RunSetup& setup) {
   std::string text;
-  for (const TierMemory& tier : schedule_memory(schedule)) {
-    text += fmt::format("{:<5} {} arena:", tier_names()[static_cast<std::size_t>(tier.tier.kind)],
-                        format_bytes(static_cast<double>(tier.arena_bytes)));
+  for (const TierMemory& tier : schedule_memory(setup.schedule)) {
+    text += fmt::format("{:<5} {} arena of {} usable:", tier_names()[static_cast<std::size_t>(tier.tier.kind)],
+                        size(tier.arena_bytes), size(usable_bytes(setup.room, tier.tier.kind)));
     const char* comma = " ";
     for (const auto& [what, bytes] : tier.contents) {
       text += fmt::format("{}{} {}", comma, what, format_bytes(static_cast<double>(bytes)));
@@ -67,7 +72,7 @@ void print_head(const RunSetup& setup) {
              setup.scenario.sequence_length, schedule.micro_batches, setup.tokens->describe());
   for (const PassedOver& what : setup.tokens->passed_over()) fmt::print("{}\n", in_words(what));
   if (const std::string weights = setup.states->describe(); !weights.empty()) fmt::print("weights: {}\n", weights);
-  fmt::print("{}", memory_lines(schedule));
+  fmt::print("{}", memory_lines(setup));
   if (setup.steps_before > 0) fmt::print("resumed after step {}\n", setup.steps_before);
   std::fflush(stdout);
 }
@@ -98,12 +103,6 @@ std::string Progress::bar(std::int64_t step, double seconds) const {
   const auto filled = static_cast<std::size_t>(30 * step / std::max<std::int64_t>(1, last_step_));
   return fmt::format("[{}{}] step {} of {}, about {} left", std::string(filled, '#'), std::string(30 - filled, '.'),
                      step, last_step_, format_seconds(seconds * static_cast<double>(last_step_ - step)));
-}
-
-int recorded_steps(const Schedule& schedule, int steps) {
-  const std::int64_t per_step = static_cast<std::int64_t>(schedule.ops.size()) * 16;
-  return static_cast<int>(
-      std::min<std::int64_t>(steps, std::max<std::int64_t>(1, kRecorderBytes / std::max<std::int64_t>(1, per_step))));
 }
 
 Timeline make_timeline(const RunSetup& setup, const Training& training, const ExecutorResult& result,
@@ -138,9 +137,25 @@ std::optional<Speed> measure(const RunSetup& setup, const Timeline& timeline) {
   return speed;
 }
 
-void print_tail(const RunSetup& setup, const ExecutorResult& result, const std::optional<Speed>& speed) {
+BesideMemory beside_memory(const RunSetup& setup, const Training& training) {
+  const std::int64_t arenas = host_arena_bytes(setup.schedule, training.arenas(), setup.backend->is_host());
+  const std::int64_t peak = peak_resident_bytes();
+  return {peak < 0 ? -1 : std::max<std::int64_t>(0, peak - arenas), setup.beside.total(arenas),
+          setup.backend->context_bytes()};
+}
+
+void print_tail(const RunSetup& setup, const ExecutorResult& result, const std::optional<Speed>& speed,
+                const BesideMemory& beside) {
   if (result.stopped)
     fmt::print("stopped after step {}, as asked; every update of it was applied\n", setup.steps_before + result.steps);
+  std::string held;
+  if (beside.host_bytes >= 0)
+    held = fmt::format("{} of host memory at most ({} had been left for it)", size(beside.host_bytes),
+                       size(beside.counted_bytes));
+  if (beside.gpu_bytes > 0)
+    held +=
+        fmt::format("{}{} of GPU memory for context and libraries", held.empty() ? "" : ", ", size(beside.gpu_bytes));
+  if (!held.empty()) fmt::print("beside the arenas: {}\n", held);
   if (!speed) return;
   fmt::print("steady step {} (median; spread {:.1f} %), {:.1f} tokens/s, {} model FLOPs\n",
              format_seconds(speed->step_seconds), speed->spread * 100, speed->tokens_per_second,
@@ -154,7 +169,7 @@ void print_tail(const RunSetup& setup, const ExecutorResult& result, const std::
 }
 
 ordered_json result_json(const RunSetup& setup, const Training& training, const ExecutorResult& result,
-                         const Progress& progress, const std::optional<Speed>& speed) {
+                         const Progress& progress, const std::optional<Speed>& speed, const BesideMemory& beside) {
   ordered_json steps = ordered_json::array(), memory = ordered_json::array();
   for (const StepReport& report : progress.reports())
     steps.push_back({{"step", report.step},
@@ -164,7 +179,8 @@ ordered_json result_json(const RunSetup& setup, const Training& training, const 
                      {"skipped", report.skipped}});
   for (std::size_t i = 0; i < setup.schedule.tiers.size(); ++i)
     memory.push_back({{"tier", tier_names()[static_cast<std::size_t>(setup.schedule.tiers[i].kind)]},
-                      {"arena_bytes", training.arenas()[i]}});
+                      {"arena_bytes", training.arenas()[i]},
+                      {"usable_bytes", usable_bytes(setup.room, setup.schedule.tiers[i].kind)}});
   ordered_json json = {{"format", "penstock-run/1"},
                        {"scenario", setup.scenario.name},
                        {"policy", setup.schedule.policy},
@@ -176,7 +192,11 @@ ordered_json result_json(const RunSetup& setup, const Training& training, const 
                        {"data", data_json(*setup.tokens)},
                        {"stopped", result.stopped},
                        {"steps", steps},
-                       {"memory", memory}};
+                       {"memory", memory},
+                       {"beside_arenas",
+                        {{"host_bytes", beside.host_bytes},
+                         {"host_counted_bytes", beside.counted_bytes},
+                         {"gpu_bytes", beside.gpu_bytes}}}};
   if (const std::string weights = setup.states->describe(); !weights.empty()) json["weights"] = weights;
   if (speed)
     json["steady"] = {{"step_seconds", speed->step_seconds},

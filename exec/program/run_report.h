@@ -36,9 +36,6 @@ class Progress {
   std::vector<StepReport> reports_;
 };
 
-/// How many of `steps` steps the recorder keeps.
-int recorded_steps(const Schedule& schedule, int steps);
-
 Timeline make_timeline(const RunSetup& setup, const Training& training, const ExecutorResult& result,
                        const Progress& progress);
 
@@ -52,9 +49,18 @@ struct Speed {
 };
 std::optional<Speed> measure(const RunSetup& setup, const Timeline& timeline);
 
-void print_tail(const RunSetup& setup, const ExecutorResult& result, const std::optional<Speed>& speed);
+/// What lay in memory besides the arenas, as found at the end of a run, beside what was counted with.
+struct BesideMemory {
+  std::int64_t host_bytes = 0, counted_bytes = 0;  // -1: the system does not say
+  std::int64_t gpu_bytes = 0;                      // 0: no GPU
+};
+BesideMemory beside_memory(const RunSetup& setup, const Training& training);
+
+void print_tail(const RunSetup& setup, const ExecutorResult& result, const std::optional<Speed>& speed,
+                const BesideMemory& beside);
 
 nlohmann::ordered_json result_json(const RunSetup& setup, const Training& training, const ExecutorResult& result,
-                                   const Progress& progress, const std::optional<Speed>& speed);
+                                   const Progress& progress, const std::optional<Speed>& speed,
+                                   const BesideMemory& beside);
 
 }  // namespace penstock::exec

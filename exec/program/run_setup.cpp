@@ -34,6 +34,19 @@ void choose_states(const RunCommandOptions& options, RunSetup& setup) {
   }
 }
 
+RunShape run_shape(const RunCommandOptions& options, const RunSetup& setup, int cores) {
+  const Scenario& scenario = setup.scenario;
+  RunShape shape;
+  shape.on_host = setup.backend->is_host();
+  shape.micro_batch = {scenario.micro_batch, scenario.sequence_length};
+  shape.chunking = scenario.policy.numerics.chunking;
+  shape.micro_batches = scenario.sequences / scenario.micro_batch;
+  shape.steps = scenario.run.steps;
+  shape.writes_times = !options.timeline.empty() || !options.compare.empty();
+  shape.cores = cores;
+  return shape;
+}
+
 }  // namespace
 
 RunSetup prepare_run(const RunCommandOptions& options, StatusLine& status) {
@@ -53,20 +66,25 @@ RunSetup prepare_run(const RunCommandOptions& options, StatusLine& status) {
   choose_states(options, setup);
   setup.backend = open_backend(setup.scenario, options.backend, options.hbm_limit);
   limit_hbm(setup.scenario, *setup.backend);
+  const MemoryLimits limits = read_memory_limits();
+  setup.host_bytes = limits.usable_bytes();
+  setup.beside = beside_arenas(scenario.model, run_shape(options, setup, limits.cores), setup.host_bytes);
+  setup.room = arena_room(setup.scenario, *setup.backend, setup.beside.largest_arenas(setup.host_bytes));
   if (options.schedule.empty()) {
     status.show("planning ...");
-    setup.planned = planned_line(setup.scenario, *setup.backend);
+    setup.planned = planned_line(setup.scenario, setup.room);
   }
   status.show("writing and proving the schedule ...");
   setup.schedule = proved_schedule(setup.scenario, options.schedule);
   require_no_drive(setup.schedule, setup.backend->is_host());
-  require_host_memory(setup.schedule, arena_bytes(setup.schedule), setup.backend->is_host(), read_memory_limits());
+  require_host_memory(setup.schedule, arena_bytes(setup.schedule), setup.backend->is_host(), setup.beside, limits);
   if (!options.dump.empty())
     require_dumpable(options.dump, setup.schedule, setup.scenario.model, setup.scenario.run.steps);
   if (!options.timeline.empty() && options.schedule.empty()) {
     setup.schedule_beside = schedule_beside(options.timeline, schedule_hash(setup.schedule));
     check_run_outputs(options, scenario, setup.schedule_beside);
   }
+  begin_resident_peak();
   status.clear();
   return setup;
 }

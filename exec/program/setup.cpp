@@ -72,20 +72,29 @@ std::unique_ptr<Backend> open_backend(const Scenario& scenario, const std::strin
 }
 
 void limit_hbm(Scenario& scenario, const Backend& backend) {
-  scenario.machine.gpu.hbm_bytes = std::min(scenario.machine.gpu.hbm_bytes, backend.arena_limit_bytes());
+  scenario.machine.gpu.hbm_bytes = std::min(usable_memory(scenario.machine).hbm, backend.arena_limit_bytes());
+  scenario.machine.gpu.context_bytes = 0;
 }
 
-std::string planned_line(Scenario& scenario, const Backend& backend) {
+TierCapacities arena_room(const Scenario& scenario, const Backend& backend, std::int64_t host_bytes) {
+  TierCapacities room = usable_memory(scenario.machine);
+  std::int64_t rest = std::max<std::int64_t>(1, host_bytes);
+  if (backend.is_host()) {
+    room.hbm = std::min(room.hbm, std::max(rest - room.dram, rest / 2));
+    rest -= room.hbm;
+  }
+  room.dram = std::min(room.dram, rest);
+  room.nvme = 0;
+  return room;
+}
+
+std::string planned_line(Scenario& scenario, const TierCapacities& room) {
   Scenario within = scenario;  // the schedule keeps the machine's capacities
   Machine& machine = within.machine;
-  machine.nvme.bytes = 0;  // the executor does no I/O
-  const std::int64_t usable = std::max<std::int64_t>(1, read_memory_limits().arena_bytes());
-  std::int64_t beside = 0;  // of the same memory
-  if (backend.is_host()) {
-    std::int64_t& hbm = machine.gpu.hbm_bytes;
-    hbm = beside = std::min(hbm, std::max(usable - machine.dram_bytes, usable / 2));
-  }
-  machine.dram_bytes = std::min(machine.dram_bytes, usable - beside);
+  machine.gpu.hbm_bytes = room.hbm;
+  machine.dram_bytes = room.dram;
+  machine.nvme.bytes = room.nvme;
+  machine.gpu.context_bytes = machine.reserve_bytes = 0;
   const std::string plan = sim::choose_open_policy(within);
   scenario.policy = within.policy;
   scenario.fixed = within.fixed;

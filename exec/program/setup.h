@@ -23,12 +23,17 @@ std::string choose_backend(const Scenario& scenario, const std::string& name);
 /// `name` as for choose_backend; `hbm_limit` as "24GiB", or empty. Throws InputError that says what is missing.
 std::unique_ptr<Backend> open_backend(const Scenario& scenario, const std::string& name, const std::string& hbm_limit);
 
-/// Leaves the scenario no more HBM than the backend has. REQUIRES: called before what follows.
+/// Leaves the scenario no more HBM than arenas may have on the backend, with nothing of it kept. REQUIRES: called
+/// before what follows.
 void limit_hbm(Scenario& scenario, const Backend& backend);
 
-/// choose_open_policy (sim/planner/open_policy.h) for at most what this process may still allocate. Returns what was
-/// planned as a line to be printed, empty if nothing was.
-std::string planned_line(Scenario& scenario, const Backend& backend);
+/// What arenas may take of each tier: what is usable of the scenario's machine, but no more than `host_bytes` in host
+/// memory, of which on the host backend HBM is a part. No NVMe: the executor does no I/O.
+TierCapacities arena_room(const Scenario& scenario, const Backend& backend, std::int64_t host_bytes);
+
+/// choose_open_policy (sim/planner/open_policy.h) for arenas of at most `room`. Returns what was planned as a line to be
+/// printed, empty if nothing was.
+std::string planned_line(Scenario& scenario, const TierCapacities& room);
 
 /// The scenario's schedule as its policy writes it, or the one in `file`. Throws InputError if it does not pass the
 /// checker or is for another workload, DoesNotFit if a tier is too small.

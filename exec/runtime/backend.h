@@ -36,6 +36,10 @@ class Backend {
   /// The most that the HBM arena may have: limit less what the backend itself takes. Known before `allocate`.
   virtual std::int64_t arena_limit_bytes() const { return std::numeric_limits<std::int64_t>::max(); }
 
+  /// Of the GPU's memory, what is in use beside the arenas: by context, library modules, and other programs. 0 where
+  /// there is no GPU.
+  virtual std::int64_t context_bytes() const { return 0; }
+
   /// One arena per tier, zeroed and touched; `bytes[i]` belongs to tiers[i] and may be 0. Throws DoesNotFit.
   virtual void allocate(const std::vector<Tier>& tiers, const std::vector<std::int64_t>& bytes) = 0;
   /// Address of a tier's arena: for DRAM and NVMe one that host threads can use, for HBM the device's.

@@ -11,14 +11,12 @@
 #include <sstream>
 
 #include "shared/error.h"
+#include "shared/units.h"
 
 namespace penstock::exec {
 namespace {
 
 namespace fs = std::filesystem;
-
-// Kernel scratch, threads' stacks, tokens, the program itself: what a run needs beside its arenas.
-constexpr std::int64_t kOverhead = std::int64_t{64} << 20;
 
 std::optional<std::int64_t> read_number(const fs::path& path) {
   std::ifstream file(path);
@@ -54,7 +52,7 @@ fs::path own_group(const fs::path& root, const std::string& prefix) {
 struct GroupFiles {
   const char* limit;
   const char* used;
-  const char* reclaimable;  // key of memory.stat
+  const char* reclaimable[2];  // keys of memory.stat: cache of files goes when memory is asked for
 };
 
 /// The tightest limit from the process's own group up to the mount.
@@ -66,7 +64,8 @@ void read_groups(const fs::path& mount, const fs::path& group, const GroupFiles&
       limits.container_bytes = *limit;
       const std::int64_t used = read_number(folder / files.used).value_or(0);
       limits.container_used_bytes =
-          std::max<std::int64_t>(0, used - read_field(folder / "memory.stat", files.reclaimable));
+          std::max<std::int64_t>(0, used - read_field(folder / "memory.stat", files.reclaimable[0]) -
+                                        read_field(folder / "memory.stat", files.reclaimable[1]));
     }
     if (at.empty()) return;
   }
@@ -80,16 +79,14 @@ std::int64_t MemoryLimits::usable_bytes() const {
   return std::min(available_bytes, container);
 }
 
-std::int64_t MemoryLimits::arena_bytes() const { return usable_bytes() - kOverhead; }
-
 MemoryLimits read_memory_limits(const fs::path& root) {
   MemoryLimits limits;
   limits.physical_bytes = read_field(root / "proc/meminfo", "MemTotal:") * 1024;
   limits.available_bytes = read_field(root / "proc/meminfo", "MemAvailable:") * 1024;
-  read_groups(root / "sys/fs/cgroup", own_group(root, "0::"), {"memory.max", "memory.current", "inactive_file"},
-              limits);
+  read_groups(root / "sys/fs/cgroup", own_group(root, "0::"),
+              {"memory.max", "memory.current", {"inactive_file", "active_file"}}, limits);
   read_groups(root / "sys/fs/cgroup/memory", own_group(root, ":memory:"),
-              {"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"}, limits);
+              {"memory.limit_in_bytes", "memory.usage_in_bytes", {"total_inactive_file", "total_active_file"}}, limits);
   limits.huge_page_bytes = read_number(root / "sys/kernel/mm/transparent_hugepage/hpage_pmd_size").value_or(0);
   rlimit locked{};
   if (getrlimit(RLIMIT_MEMLOCK, &locked) == 0 && locked.rlim_cur != RLIM_INFINITY)
@@ -100,14 +97,22 @@ MemoryLimits read_memory_limits(const fs::path& root) {
   return limits;
 }
 
+std::int64_t host_arena_bytes(const Schedule& schedule, const std::vector<std::int64_t>& arena_bytes,
+                              bool hbm_is_host) {
+  std::int64_t bytes = 0;
+  for (std::size_t i = 0; i < schedule.tiers.size(); ++i)
+    if (hbm_is_host || schedule.tiers[i].kind != TierKind::hbm) bytes += arena_bytes[i];
+  return bytes;
+}
+
 void require_host_memory(const Schedule& schedule, const std::vector<std::int64_t>& arena_bytes, bool hbm_is_host,
-                         const MemoryLimits& limits) {
-  std::int64_t needed = kOverhead;
+                         const BesideArenas& beside, const MemoryLimits& limits) {
+  const std::int64_t arenas = host_arena_bytes(schedule, arena_bytes, hbm_is_host);
+  const std::int64_t needed = arenas + beside.total(arenas);
   std::string parts;
   for (std::size_t i = 0; i < schedule.tiers.size(); ++i) {
     const TierKind kind = schedule.tiers[i].kind;
     if (kind == TierKind::hbm && !hbm_is_host) continue;
-    needed += arena_bytes[i];
     parts += fmt::format("{}{} {:.2f} GiB", parts.empty() ? "" : ", ",
                          kind == TierKind::hbm    ? "HBM"
                          : kind == TierKind::dram ? "DRAM"
@@ -116,13 +121,13 @@ void require_host_memory(const Schedule& schedule, const std::vector<std::int64_
   }
   if (needed <= limits.usable_bytes()) return;
   const bool container = limits.usable_bytes() < limits.available_bytes;
-  throw DoesNotFit(
-      fmt::format("host memory: the run's arenas in it ({}) and {} MiB of its own need {:.2f} GiB; {} leaves {:.2f} "
-                  "GiB, {:.2f} GiB too few. Nothing was started.",
-                  parts, kOverhead >> 20, static_cast<double>(needed) / (1 << 30),
-                  container ? "the container's limit" : "what is free on this machine",
-                  static_cast<double>(limits.usable_bytes()) / (1 << 30),
-                  static_cast<double>(needed - limits.usable_bytes()) / (1 << 30)));
+  throw DoesNotFit(fmt::format(
+      "host memory: the run's arenas in it ({}) and {} beside them need {:.2f} GiB; {} leaves {:.2f} "
+      "GiB, {:.2f} GiB too few. Nothing was started.",
+      parts, format_bytes(static_cast<double>(beside.total(arenas))), static_cast<double>(needed) / (1 << 30),
+      container ? "the container's limit" : "what is free on this machine",
+      static_cast<double>(limits.usable_bytes()) / (1 << 30),
+      static_cast<double>(needed - limits.usable_bytes()) / (1 << 30)));
 }
 
 void require_no_drive(const Schedule& schedule, bool memory_stands_in) {

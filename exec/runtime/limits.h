@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "exec/runtime/run_memory.h"
 #include "shared/ir/schedule.h"
 
 namespace penstock::exec {
@@ -14,23 +15,25 @@ struct MemoryLimits {
   std::int64_t physical_bytes = 0;        // of the machine
   std::int64_t available_bytes = 0;       // free or reclaimable now (MemAvailable)
   std::int64_t container_bytes = -1;      // cgroup limit; -1 = none
-  std::int64_t container_used_bytes = 0;  // of it, without what can be reclaimed (inactive file cache)
+  std::int64_t container_used_bytes = 0;  // of it, without what can be reclaimed (the file cache)
   std::int64_t lockable_bytes = -1;       // RLIMIT_MEMLOCK; -1 = unlimited
   std::int64_t huge_page_bytes = 0;       // size of a transparent huge page; 0 = none
   int cores = 1;                          // that this process may run on
 
   /// The most that this process can still allocate.
   std::int64_t usable_bytes() const;
-  /// Of it, what a run's arenas may have: less what the run needs besides.
-  std::int64_t arena_bytes() const;
 };
 
 /// `root` is "/" but in tests.
 MemoryLimits read_memory_limits(const std::filesystem::path& root = "/");
 
-/// Throws DoesNotFit if the arenas that lie in host memory exceed it: says by how much and whose limit it is.
+/// The arenas that lie in host memory, together.
+std::int64_t host_arena_bytes(const Schedule& schedule, const std::vector<std::int64_t>& arena_bytes, bool hbm_is_host);
+
+/// Throws DoesNotFit if those arenas, and what the run needs beside them, exceed it: says by how much and whose limit
+/// it is.
 void require_host_memory(const Schedule& schedule, const std::vector<std::int64_t>& arena_bytes, bool hbm_is_host,
-                         const MemoryLimits& limits);
+                         const BesideArenas& beside, const MemoryLimits& limits);
 
 /// No backend does I/O. Throws InputError if the schedule keeps something on NVMe, unless memory may stand in for it as
 /// for everything else (the host backend), where a run is about numbers and not about time.

@@ -64,7 +64,8 @@ std::vector<std::string> kept_overrides(const std::vector<std::string>& override
   for (const std::string& text : overrides) {
     const std::string key = text.substr(0, text.find('='));
     const bool replaced = key == "machine.profile" || key == "machine.hardware" || key == "machine.hbm" ||
-                          key == "machine.dram" || key.starts_with("policy.");
+                          key == "machine.dram" || key == "machine.context" || key == "machine.reserve" ||
+                          key.starts_with("policy.");
     if (!replaced) kept.push_back(text);
   }
   std::istringstream lines(policy_text(scenario.policy));
@@ -73,7 +74,9 @@ std::vector<std::string> kept_overrides(const std::vector<std::string>& override
       kept.push_back("policy." + line.substr(0, equals) + "=" + line.substr(equals + 3));
   const Machine& machine = scenario.machine;
   kept.push_back(fmt::format("machine.hbm={} B", machine.gpu.hbm_bytes));
+  kept.push_back(fmt::format("machine.context={} B", context_bytes(machine)));
   kept.push_back(fmt::format("machine.dram={} B", machine.dram_bytes));
+  kept.push_back(fmt::format("machine.reserve={} B", reserve_bytes(machine)));
   return kept;
 }
 

@@ -14,10 +14,20 @@ namespace {
 
 constexpr int kMaxCores = 4096;
 
+/// A part of `capacity` that no arena can have.
+std::int64_t kept_bytes(TomlSection& section, const char* key, const char* capacity_key, std::int64_t capacity) {
+  const std::int64_t kept = section.bytes(key, 0);
+  if (kept >= capacity)
+    section.fail(key, fmt::format("expected less than {} = {}; found {}", capacity_key,
+                                  shown(section.value(capacity_key)), shown(section.value(key))));
+  return kept;
+}
+
 void read_gpu(const TomlDocument& document, Gpu& gpu) {
   TomlSection section(document, "gpu");
   gpu.name = section.text("name");
   gpu.hbm_bytes = section.bytes("hbm", 1 << 20);
+  if (section.has("context")) gpu.context_bytes = kept_bytes(section, "context", "hbm", gpu.hbm_bytes);
   gpu.hbm_bytes_per_second = section.bandwidth("hbm_bandwidth");
   gpu.matmul_flops_per_second = section.flops("matmul");
   if (section.has("matmul_burst")) {
@@ -42,6 +52,7 @@ void read_gpu(const TomlDocument& document, Gpu& gpu) {
 void read_dram(const TomlDocument& document, Machine& machine) {
   TomlSection section(document, "dram");
   machine.dram_bytes = section.bytes("capacity", 1 << 20);
+  if (section.has("reserve")) machine.reserve_bytes = kept_bytes(section, "reserve", "capacity", machine.dram_bytes);
   machine.cpu.dram_bytes_per_second = section.bandwidth("bandwidth");
   section.finish();
 }

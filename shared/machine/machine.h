@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -96,6 +97,7 @@ struct PowerPoint {
 struct Gpu {
   std::string name;
   std::int64_t hbm_bytes = 0;
+  std::optional<std::int64_t> context_bytes;  // of it: what the driver, a CUDA context and libraries keep; none: usual
   double hbm_bytes_per_second = 0;
   double matmul_flops_per_second = 0;         // sustained
   double matmul_burst_flops_per_second = 0;   // before the power limit; 0 = as sustained
@@ -135,12 +137,28 @@ struct Machine {
   bool measured = false;  // from a profile
   Gpu gpu;
   std::int64_t dram_bytes = 0;
+  std::optional<std::int64_t> reserve_bytes;  // of it: what the system and the program itself keep; none: usual
   Cpu cpu;
   Link link;
   Nvme nvme;
   double host_op_seconds = 0;  // fixed cost of starting one host op and signalling its end
   Software software;
 };
+
+/// What arenas may take of each tier.
+struct TierCapacities {
+  std::int64_t hbm = 0;
+  std::int64_t dram = 0;
+  std::int64_t nvme = 0;
+};
+
+/// What of HBM no arena can have: Gpu::context_bytes, or what is usual for such a card. usable_memory.cpp has the
+/// figures and where they are from.
+std::int64_t context_bytes(const Machine& machine);
+/// What of DRAM no arena can have: Machine::reserve_bytes, or what is usual.
+std::int64_t reserve_bytes(const Machine& machine);
+/// Capacities less those two: what every plan, prediction and run holds its arenas against. Never negative.
+TierCapacities usable_memory(const Machine& machine);
 
 /// scenarios/hardware/*.toml. Every quantity is a string with its unit ("24 GiB", "1008 GB/s", "4 us"); a missing or
 /// wrong unit is an InputError that names file, line and key.

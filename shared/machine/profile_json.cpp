@@ -1,8 +1,9 @@
-// "penstock-profile/1": reading and writing. Every member of Machine is there, always; numbers are in base units
-// (bytes, seconds, per second) and are written with as many digits as reading back the same bits takes.
+// "penstock-profile/1": reading and writing. Every member of Machine that has a value is there; numbers are in base
+// units (bytes, seconds, per second) and are written with as many digits as reading back the same bits takes.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <optional>
 #include <stdexcept>
 
 #include "shared/error.h"
@@ -30,6 +31,11 @@ double positive_rate(JsonObject& object, const char* key) { return object.number
 double seconds(JsonObject& object, const char* key) { return object.number(key, 0, kMaxTime); }
 /// 0 where the key is missing: figures that profiles have not always had.
 double optional_seconds(JsonObject& object, const char* key) { return object.has(key) ? seconds(object, key) : 0; }
+/// A part of a capacity; nothing where the key is missing.
+std::optional<std::int64_t> optional_part(JsonObject& object, const char* key, std::int64_t capacity) {
+  if (!object.has(key)) return std::nullopt;
+  return object.integer(key, 0, capacity - 1);
+}
 /// A measured duration: the cost model divides by it.
 double duration(JsonObject& object, const char* key) { return object.number(key, 1e-12, kMaxTime); }
 int threads(JsonObject& object, const char* key, int low) {
@@ -147,6 +153,7 @@ Gpu read_gpu(JsonObject object) {
   Gpu gpu;
   gpu.name = object.text("name");
   gpu.hbm_bytes = object.integer("hbm_bytes", 1, kMaxSize);
+  gpu.context_bytes = optional_part(object, "context_bytes", gpu.hbm_bytes);
   gpu.hbm_bytes_per_second = positive_rate(object, "hbm_bytes_per_second");
   gpu.matmul_flops_per_second = positive_rate(object, "matmul_flops_per_second");
   gpu.matmul_burst_flops_per_second = rate(object, "matmul_burst_flops_per_second");
@@ -194,6 +201,7 @@ Machine read_machine(JsonObject object) {
   machine.measured = true;
   machine.gpu = read_gpu(object.object("gpu"));
   machine.dram_bytes = object.integer("dram_bytes", 1, kMaxSize);
+  machine.reserve_bytes = optional_part(object, "reserve_bytes", machine.dram_bytes);
   machine.cpu = read_cpu(object.object("cpu"));
   machine.link = read_link(object.object("link"));
   machine.nvme = read_nvme(object.object("nvme"));
@@ -262,71 +270,75 @@ json cpu_json(const Cpu& cpu) {
 }
 
 json gpu_json(const Gpu& gpu) {
-  return {{"name", gpu.name},
-          {"hbm_bytes", gpu.hbm_bytes},
-          {"hbm_bytes_per_second", gpu.hbm_bytes_per_second},
-          {"matmul_flops_per_second", gpu.matmul_flops_per_second},
-          {"matmul_burst_flops_per_second", gpu.matmul_burst_flops_per_second},
-          {"power_settle_seconds", gpu.power_settle_seconds},
-          {"attention_forward_efficiency", gpu.attention_forward_efficiency},
-          {"attention_backward_efficiency", gpu.attention_backward_efficiency},
-          {"elementwise_efficiency", gpu.elementwise_efficiency},
-          {"launch_seconds", gpu.launch_seconds},
-          {"op_launch_seconds", gpu.op_launch_seconds},
-          {"op_seconds", gpu.op_seconds},
-          {"copy_engines", gpu.copy_engines},
-          {"is_host", gpu.is_host},
-          {"matmuls", list_of(gpu.matmuls,
-                              [](const MatmulPoint& point) {
-                                return json{{"m", point.m},
-                                            {"n", point.n},
-                                            {"k", point.k},
-                                            {"accumulates", point.accumulates},
-                                            {"name", point.name},
-                                            {"output_bytes", point.output_bytes},
-                                            {"seconds", point.seconds},
-                                            {"sustained_seconds", point.sustained_seconds}};
-                              })},
-          {"attentions", list_of(gpu.attentions,
-                                 [](const AttentionPoint& point) {
-                                   return json{{"sequences", point.sequences},
-                                               {"length", point.length},
-                                               {"heads", point.heads},
-                                               {"kv_heads", point.kv_heads},
-                                               {"head_dim", point.head_dim},
-                                               {"forward_seconds", point.forward_seconds},
-                                               {"backward_seconds", point.backward_seconds},
-                                               {"forward_sustained_seconds", point.forward_sustained_seconds},
-                                               {"backward_sustained_seconds", point.backward_sustained_seconds}};
-                                 })},
-          {"elementwise", list_of(gpu.elementwise,
-                                  [](const ElementwisePoint& point) {
-                                    return json{{"name", point.name},
-                                                {"bytes", point.bytes},
-                                                {"seconds", point.seconds},
-                                                {"sustained_seconds", point.sustained_seconds}};
-                                  })},
-          {"power", list_of(gpu.power, [](const PowerPoint& point) {
-             return json{{"duty", point.duty}, {"share", point.share}, {"slowdown", point.slowdown}};
-           })}};
+  json result = {{"name", gpu.name},
+                 {"hbm_bytes", gpu.hbm_bytes},
+                 {"hbm_bytes_per_second", gpu.hbm_bytes_per_second},
+                 {"matmul_flops_per_second", gpu.matmul_flops_per_second},
+                 {"matmul_burst_flops_per_second", gpu.matmul_burst_flops_per_second},
+                 {"power_settle_seconds", gpu.power_settle_seconds},
+                 {"attention_forward_efficiency", gpu.attention_forward_efficiency},
+                 {"attention_backward_efficiency", gpu.attention_backward_efficiency},
+                 {"elementwise_efficiency", gpu.elementwise_efficiency},
+                 {"launch_seconds", gpu.launch_seconds},
+                 {"op_launch_seconds", gpu.op_launch_seconds},
+                 {"op_seconds", gpu.op_seconds},
+                 {"copy_engines", gpu.copy_engines},
+                 {"is_host", gpu.is_host},
+                 {"matmuls", list_of(gpu.matmuls,
+                                     [](const MatmulPoint& point) {
+                                       return json{{"m", point.m},
+                                                   {"n", point.n},
+                                                   {"k", point.k},
+                                                   {"accumulates", point.accumulates},
+                                                   {"name", point.name},
+                                                   {"output_bytes", point.output_bytes},
+                                                   {"seconds", point.seconds},
+                                                   {"sustained_seconds", point.sustained_seconds}};
+                                     })},
+                 {"attentions", list_of(gpu.attentions,
+                                        [](const AttentionPoint& point) {
+                                          return json{{"sequences", point.sequences},
+                                                      {"length", point.length},
+                                                      {"heads", point.heads},
+                                                      {"kv_heads", point.kv_heads},
+                                                      {"head_dim", point.head_dim},
+                                                      {"forward_seconds", point.forward_seconds},
+                                                      {"backward_seconds", point.backward_seconds},
+                                                      {"forward_sustained_seconds", point.forward_sustained_seconds},
+                                                      {"backward_sustained_seconds", point.backward_sustained_seconds}};
+                                        })},
+                 {"elementwise", list_of(gpu.elementwise,
+                                         [](const ElementwisePoint& point) {
+                                           return json{{"name", point.name},
+                                                       {"bytes", point.bytes},
+                                                       {"seconds", point.seconds},
+                                                       {"sustained_seconds", point.sustained_seconds}};
+                                         })},
+                 {"power", list_of(gpu.power, [](const PowerPoint& point) {
+                    return json{{"duty", point.duty}, {"share", point.share}, {"slowdown", point.slowdown}};
+                  })}};
+  if (gpu.context_bytes) result["context_bytes"] = *gpu.context_bytes;
+  return result;
 }
 
 json machine_json(const Machine& machine) {
-  return {{"name", machine.name},
-          {"gpu", gpu_json(machine.gpu)},
-          {"dram_bytes", machine.dram_bytes},
-          {"cpu", cpu_json(machine.cpu)},
-          {"link",
-           {{"h2d", direction_json(machine.link.h2d)},
-            {"d2h", direction_json(machine.link.d2h)},
-            {"duplex_h2d_bytes_per_second", machine.link.duplex_h2d_bytes_per_second},
-            {"duplex_d2h_bytes_per_second", machine.link.duplex_d2h_bytes_per_second}}},
-          {"nvme",
-           {{"bytes", machine.nvme.bytes},
-            {"read_bytes_per_second", machine.nvme.read_bytes_per_second},
-            {"write_bytes_per_second", machine.nvme.write_bytes_per_second},
-            {"latency_seconds", machine.nvme.latency_seconds}}},
-          {"host_op_seconds", machine.host_op_seconds}};
+  json result = {{"name", machine.name},
+                 {"gpu", gpu_json(machine.gpu)},
+                 {"dram_bytes", machine.dram_bytes},
+                 {"cpu", cpu_json(machine.cpu)},
+                 {"link",
+                  {{"h2d", direction_json(machine.link.h2d)},
+                   {"d2h", direction_json(machine.link.d2h)},
+                   {"duplex_h2d_bytes_per_second", machine.link.duplex_h2d_bytes_per_second},
+                   {"duplex_d2h_bytes_per_second", machine.link.duplex_d2h_bytes_per_second}}},
+                 {"nvme",
+                  {{"bytes", machine.nvme.bytes},
+                   {"read_bytes_per_second", machine.nvme.read_bytes_per_second},
+                   {"write_bytes_per_second", machine.nvme.write_bytes_per_second},
+                   {"latency_seconds", machine.nvme.latency_seconds}}},
+                 {"host_op_seconds", machine.host_op_seconds}};
+  if (machine.reserve_bytes) result["reserve_bytes"] = *machine.reserve_bytes;
+  return result;
 }
 
 }  // namespace

@@ -91,7 +91,7 @@ struct PolicyInput {
   std::int64_t sequence_length = 0;
   int sequences = 0;           // per optimizer step
   int micro_batch = 1;         // sequences per micro-batch; divides `sequences`
-  std::int64_t hbm_bytes = 0;  // capacities of the tiers
+  std::int64_t hbm_bytes = 0;  // what arenas may take of the tiers (usable_memory)
   std::int64_t dram_bytes = 0;
   std::int64_t nvme_bytes = 0;
   std::int64_t library_bytes = 0;

@@ -10,6 +10,7 @@
 #include "shared/scenario/policy_toml.h"
 #include "shared/scenario/scenario.h"
 #include "shared/toml_reader.h"
+#include "shared/units.h"
 
 namespace penstock {
 namespace {
@@ -107,10 +108,23 @@ class ScenarioReader {
     machine = profile ? read_profile(existing(section, "profile")) : read_hardware(existing(section, "hardware"));
     if (section.has("hbm")) machine.gpu.hbm_bytes = section.bytes("hbm", 1 << 20);
     if (section.has("dram")) machine.dram_bytes = section.bytes("dram", 1 << 20);
+    if (section.has("reserve")) machine.reserve_bytes = section.bytes("reserve", 0);
+    if (section.has("context")) machine.gpu.context_bytes = section.bytes("context", 0);
+    require_room(section, "dram", "reserve", machine.dram_bytes, reserve_bytes(machine));
+    require_room(section, "hbm", "context", machine.gpu.hbm_bytes, context_bytes(machine));
     if (section.has("nvme")) machine.nvme.bytes = section.bytes("nvme", 0);
     if (section.has("cores")) machine.cpu.cores = static_cast<int>(section.integer("cores", 1, 4096));
     if (section.has("software")) apply_software(existing(section, "software"), machine);
     section.finish();
+  }
+
+  /// What is kept of a tier may come from the scenario or the machine's file.
+  static void require_room(const TomlSection& section, const char* tier, const char* key, std::int64_t capacity,
+                           std::int64_t kept) {
+    if (kept >= capacity)
+      section.fail(
+          key, fmt::format("{} is kept of {} = {}, which leaves nothing; expected less",
+                           format_bytes(static_cast<double>(kept)), tier, format_bytes(static_cast<double>(capacity))));
   }
 
   void read_workload() {
@@ -206,9 +220,10 @@ PolicyInput Scenario::policy_input() const {
   input.sequence_length = sequence_length;
   input.sequences = sequences;
   input.micro_batch = micro_batch;
-  input.hbm_bytes = machine.gpu.hbm_bytes;
-  input.dram_bytes = machine.dram_bytes;
-  input.nvme_bytes = machine.nvme.bytes;
+  const TierCapacities usable = usable_memory(machine);
+  input.hbm_bytes = usable.hbm;
+  input.dram_bytes = usable.dram;
+  input.nvme_bytes = usable.nvme;
   // The host backend's kernels need no scratch but what the layout names.
   if (!machine.gpu.is_host)
     input.library_bytes = library_workspace_bytes(model, BatchShape{micro_batch, sequence_length}, run.deterministic);

@@ -2,10 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
+#include "shared/ir/schedule_names.h"
 #include "shared/units.h"
 
 namespace penstock::sim {
 namespace {
+
+std::string size_text(std::int64_t bytes) { return format_bytes(static_cast<double>(bytes)); }
 
 std::string group_text(const PolicyParameters& p) {
   if (p.group == 0) return "one group";
@@ -66,17 +71,27 @@ std::string candidate_text(const Candidate& candidate) {
   return text;
 }
 
+std::string usable_text(TierKind tier, const Machine& machine) {
+  const TierCapacities usable = usable_memory(machine);
+  const auto [all, rest] = tier == TierKind::hbm    ? std::pair(machine.gpu.hbm_bytes, usable.hbm)
+                           : tier == TierKind::dram ? std::pair(machine.dram_bytes, usable.dram)
+                                                    : std::pair(machine.nvme.bytes, usable.nvme);
+  if (all == rest) return size_text(all);
+  return fmt::format("{} of its {}", size_text(rest), size_text(all));
+}
+
 std::string shortage_text(const ArenaBytes& arenas, const Machine& machine) {
   std::string text;
-  const auto add = [&](const char* name, std::int64_t need, std::int64_t have) {
-    const auto size = [](std::int64_t bytes) { return format_bytes(static_cast<double>(bytes)); };
+  const auto add = [&](TierKind tier, std::int64_t need, std::int64_t have) {
     if (!text.empty()) text += "; ";
-    text += fmt::format("{} needs {} and has {}", name, size(need), size(have));
-    if (need > have) text += fmt::format(", {} too little", size(need - have));
+    text += fmt::format("{} needs {} and has {}", tier_names()[static_cast<std::size_t>(tier)], size_text(need),
+                        usable_text(tier, machine));
+    if (need > have) text += fmt::format(", {} too little", size_text(need - have));
   };
-  add("hbm", arenas.hbm, machine.gpu.hbm_bytes);
-  add("dram", arenas.dram, machine.dram_bytes);
-  if (arenas.nvme > 0) add("nvme", arenas.nvme, machine.nvme.bytes);
+  const TierCapacities usable = usable_memory(machine);
+  add(TierKind::hbm, arenas.hbm, usable.hbm);
+  add(TierKind::dram, arenas.dram, usable.dram);
+  if (arenas.nvme > 0) add(TierKind::nvme, arenas.nvme, usable.nvme);
   return text;
 }
 

@@ -41,10 +41,6 @@ bool better(const Evaluated& a, const Evaluated& b) {
           a.candidate < b.candidate);
 }
 
-TierCapacities tiers_of(const Machine& machine) {
-  return {machine.gpu.hbm_bytes, machine.dram_bytes, machine.nvme.bytes};
-}
-
 /// A preset's schedule with the scenario's numerics: the same mathematics, so that only time is compared.
 Candidate as_ours(const PolicyParameters& preset, const Scenario& scenario) {
   Candidate candidate{scenario.micro_batch, preset};
@@ -476,7 +472,7 @@ Feasibility feasible(const Scenario& scenario, const SearchSpace& space, int thr
   SearchOptions options;
   options.threads = threads;
   Evaluator evaluator(scenario, options);
-  const TierCapacities tiers = tiers_of(scenario.machine);
+  const TierCapacities tiers = usable_memory(scenario.machine);
   const std::vector<Candidate> all = shapes(space, scenario);
   Feasibility result;
   bool any = false;
@@ -499,7 +495,7 @@ Feasibility feasible(const Scenario& scenario, const SearchSpace& space, int thr
 }
 
 SearchResult search(const Scenario& scenario, const SearchSpace& space, const SearchOptions& options) {
-  TierCapacities tiers = tiers_of(scenario.machine);
+  TierCapacities tiers = usable_memory(scenario.machine);
   const std::int64_t nvme = std::exchange(tiers.nvme, 0);
   SearchResult result = Search(scenario, space, options, tiers).run();
   if (nvme == 0 || !result.best.empty() || (options.stop && *options.stop)) return result;

@@ -30,13 +30,6 @@ struct Evaluated {
   std::string origin;  // "search", or the preset whose schedule it is
 };
 
-/// What the tiers hold.
-struct TierCapacities {
-  std::int64_t hbm = 0;
-  std::int64_t dram = 0;
-  std::int64_t nvme = 0;
-};
-
 struct SearchProgress {
   std::string phase;        // "scan", "refine", "front"
   double done = 0;          // 0 .. 1

@@ -13,6 +13,7 @@
 #include "shared/policy/parameters.h"
 #include "shared/toml_reader.h"
 #include "shared/units.h"
+#include "sim/planner/candidate_text.h"
 #include "sim/planner/open_policy.h"
 #include "sim/program/commands.h"
 
@@ -86,21 +87,21 @@ std::vector<TierMemory> memory_on(const Schedule& schedule, const Scenario& scen
   for (TierMemory& tier : memory) switch (tier.tier.kind) {
       case TierKind::hbm: tier.tier.capacity_bytes = input.hbm_bytes; break;
       case TierKind::dram: tier.tier.capacity_bytes = input.dram_bytes; break;
-      case TierKind::nvme: tier.tier.capacity_bytes = scenario.machine.nvme.bytes; break;
+      case TierKind::nvme: tier.tier.capacity_bytes = input.nvme_bytes; break;
     }
   return memory;
 }
 
-std::string excess_text(const std::vector<TierMemory>& memory) {
+std::string excess_text(const std::vector<TierMemory>& memory, const Machine& machine) {
   std::string text;
   for (const TierMemory& tier : memory) {
     const std::int64_t excess = tier.arena_bytes - tier.tier.capacity_bytes;
     if (excess <= 0) continue;
-    text += fmt::format(
-        "{}{} needs {} and has {}, {} too little (most in phase {}, {} live)", text.empty() ? "" : "; ",
-        tier_names()[static_cast<std::size_t>(tier.tier.kind)], format_bytes(static_cast<double>(tier.arena_bytes)),
-        format_bytes(static_cast<double>(tier.tier.capacity_bytes)), format_bytes(static_cast<double>(excess)),
-        memory_phase_name(tier.peak_phase), format_bytes(static_cast<double>(tier.peak_bytes)));
+    text += fmt::format("{}{} needs {} and has {}, {} too little (most in phase {}, {} live)", text.empty() ? "" : "; ",
+                        tier_names()[static_cast<std::size_t>(tier.tier.kind)],
+                        format_bytes(static_cast<double>(tier.arena_bytes)), usable_text(tier.tier.kind, machine),
+                        format_bytes(static_cast<double>(excess)), memory_phase_name(tier.peak_phase),
+                        format_bytes(static_cast<double>(tier.peak_bytes)));
   }
   return text;
 }

@@ -17,7 +17,7 @@ int fit(const FitOptions& options) {
   const std::string planned = planned_line(scenario);
   const Schedule schedule = proved_schedule(scenario, {});
   const std::vector<TierMemory> memory = memory_on(schedule, scenario);
-  const std::string excess = excess_text(memory);
+  const std::string excess = excess_text(memory, scenario.machine);
   if (options.json) {
     const nlohmann::ordered_json result = {{"format", "penstock-fit/1"},
                                            {"scenario", scenario.name},
@@ -26,11 +26,11 @@ int fit(const FitOptions& options) {
                                            {"parameters", scenario.model.parameters},
                                            {"schedule", schedule_hash(schedule)},
                                            {"fits", excess.empty()},
-                                           {"memory", memory_json(memory)}};
+                                           {"memory", memory_json(memory, scenario.machine)}};
     fmt::print("{}", json_text(result));
   } else {
     fmt::print("{}: {}, policy {}, on {}\n{}\n{}\n{}", scenario.name, schedule.model.name, schedule.policy,
-               scenario.machine.name, planned, memory_text(memory), contents_text(memory));
+               scenario.machine.name, planned, memory_text(memory, scenario.machine), contents_text(memory));
     if (excess.empty()) fmt::print("\nIt fits.\n");
   }
   if (excess.empty()) return kExitDone;

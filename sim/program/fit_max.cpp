@@ -83,10 +83,9 @@ int fit_max(const FitOptions& options) {
   }
   const Machine& machine = scenario.machine;
   const std::string nvme =
-      machine.nvme.bytes > 0 ? fmt::format(", {} NVMe", format_bytes(static_cast<double>(machine.nvme.bytes))) : "";
-  fmt::print("{}: layers shaped like {}'s, on {} ({} HBM, {} DRAM{})\n\n", scenario.name, scenario.model.config.name,
-             machine.name, format_bytes(static_cast<double>(machine.gpu.hbm_bytes)),
-             format_bytes(static_cast<double>(machine.dram_bytes)), nvme);
+      machine.nvme.bytes > 0 ? fmt::format("; NVMe {}", capacity_text(TierKind::nvme, machine)) : "";
+  fmt::print("{}: layers shaped like {}'s, on {}\nHBM {}; DRAM {}{}\n\n", scenario.name, scenario.model.config.name,
+             machine.name, capacity_text(TierKind::hbm, machine), capacity_text(TierKind::dram, machine), nvme);
   std::vector<std::vector<std::string>> table{{"most", "layers", "parameters", "context", "tokens per step"}};
   for (const Most& most : rows)
     table.push_back({most.policy, or_more(most.layers, kMostLayersTried),

@@ -15,14 +15,43 @@ using nlohmann::ordered_json;
 
 std::string bytes(std::int64_t count) { return format_bytes(static_cast<double>(count)); }
 
+struct Capacity {
+  std::int64_t bytes = 0;
+  std::int64_t kept_bytes = 0;  // of it, from arenas
+  const char* kept_for = "";
+};
+
+Capacity capacity_of(TierKind tier, const Machine& machine) {
+  switch (tier) {
+    case TierKind::hbm: return {machine.gpu.hbm_bytes, context_bytes(machine), "driver, context and libraries"};
+    case TierKind::dram: return {machine.dram_bytes, reserve_bytes(machine), "the system and the program itself"};
+    case TierKind::nvme: break;
+  }
+  return {machine.nvme.bytes};
+}
+
 }  // namespace
 
-std::string memory_text(const std::vector<TierMemory>& memory) {
-  std::vector<std::vector<std::string>> rows{{"memory"}, {"  capacity"}, {"  arena"}, {"  headroom"}, {"  live bytes"}};
-  std::vector<std::string>&head = rows[0], &capacity = rows[1], &arena = rows[2], &headroom = rows[3];
+std::string capacity_text(TierKind tier, const Machine& machine) {
+  const Capacity capacity = capacity_of(tier, machine);
+  if (capacity.kept_bytes == 0) return bytes(capacity.bytes);
+  return fmt::format("{}, of which {} kept for {}", bytes(capacity.bytes), bytes(capacity.kept_bytes),
+                     capacity.kept_for);
+}
+
+std::string memory_text(const std::vector<TierMemory>& memory, const Machine& machine) {
+  std::vector<std::vector<std::string>> rows{{"memory"},  {"  capacity"}, {"  kept"},
+                                             {"  arena"}, {"  headroom"}, {"  live bytes"}};
+  std::vector<std::string>&head = rows[0], &capacity = rows[1], &kept = rows[2], &arena = rows[3], &headroom = rows[4];
+  std::string for_whom;
   for (const TierMemory& tier : memory) {
-    head.emplace_back(tier_names()[static_cast<std::size_t>(tier.tier.kind)]);
-    capacity.push_back(bytes(tier.tier.capacity_bytes));
+    const Capacity all = capacity_of(tier.tier.kind, machine);
+    const std::string_view name = tier_names()[static_cast<std::size_t>(tier.tier.kind)];
+    head.emplace_back(name);
+    capacity.push_back(bytes(all.bytes));
+    kept.push_back(bytes(all.kept_bytes));
+    if (all.kept_bytes > 0)
+      for_whom += fmt::format("{} of {} for {}", for_whom.empty() ? "kept:" : ";", name, all.kept_for);
     arena.push_back(bytes(tier.arena_bytes));
     headroom.push_back(bytes(tier.tier.capacity_bytes - tier.arena_bytes));
   }
@@ -31,7 +60,7 @@ std::string memory_text(const std::vector<TierMemory>& memory) {
     for (const TierMemory& tier : memory) row.push_back(bytes(tier.phase_bytes[static_cast<std::size_t>(phase)]));
     rows.push_back(row);
   }
-  return table_text(rows);
+  return table_text(rows) + (for_whom.empty() ? "" : for_whom + "\n");
 }
 
 std::string contents_text(const std::vector<TierMemory>& memory) {
@@ -48,7 +77,7 @@ std::string contents_text(const std::vector<TierMemory>& memory) {
   return text;
 }
 
-ordered_json memory_json(const std::vector<TierMemory>& memory) {
+ordered_json memory_json(const std::vector<TierMemory>& memory, const Machine& machine) {
   ordered_json tiers = ordered_json::array();
   for (const TierMemory& tier : memory) {
     ordered_json phases = ordered_json::object(), contents = ordered_json::object();
@@ -57,7 +86,8 @@ ordered_json memory_json(const std::vector<TierMemory>& memory) {
     for (const auto& [what, count] : tier.contents) contents[what] = count;
     tiers.push_back({{"tier", tier_names()[static_cast<std::size_t>(tier.tier.kind)]},
                      {"device", tier.tier.device},
-                     {"capacity_bytes", tier.tier.capacity_bytes},
+                     {"capacity_bytes", capacity_of(tier.tier.kind, machine).bytes},
+                     {"kept_bytes", capacity_of(tier.tier.kind, machine).kept_bytes},
                      {"arena_bytes", tier.arena_bytes},
                      {"headroom_bytes", tier.tier.capacity_bytes - tier.arena_bytes},
                      {"peak_bytes", tier.peak_bytes},

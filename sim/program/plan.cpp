@@ -20,7 +20,7 @@ int plan(const PlanOptions& options) {
   const std::string planned = planned_line(scenario);
   const Schedule schedule = proved_schedule(scenario, {});
   const std::vector<TierMemory> memory = memory_on(schedule, scenario);
-  const std::string excess = excess_text(memory);
+  const std::string excess = excess_text(memory, scenario.machine);
   if (!excess.empty() && !options.ignore_capacity)
     throw DoesNotFit(
         fmt::format("{} does not fit {}: {}; nothing was written (--ignore-capacity writes it all the same)",
@@ -41,7 +41,7 @@ int plan(const PlanOptions& options) {
                                            {"micro_batches", schedule.micro_batches},
                                            {"tokens_per_step", schedule.tokens_per_step()},
                                            {"fits", excess.empty()},
-                                           {"memory", memory_json(memory)}};
+                                           {"memory", memory_json(memory, scenario.machine)}};
     fmt::print("{}", json_text(result));
     return kExitDone;
   }
@@ -52,7 +52,7 @@ int plan(const PlanOptions& options) {
              schedule.micro_batches, schedule.tokens_per_step());
   fmt::print(
       "proved: no deadlock, no race, every gradient counted once, every value the one that its reader expects\n\n");
-  fmt::print("{}", memory_text(memory));
+  fmt::print("{}", memory_text(memory, scenario.machine));
   if (!excess.empty()) fmt::print("\nDOES NOT FIT: {}\n", excess);
   fmt::print("\nwritten to {}\n", options.output.string());
   return kExitDone;

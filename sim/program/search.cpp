@@ -63,7 +63,7 @@ Found examine(const Scenario& searched, const Candidate& plan) {
   found.schedule = make_schedule(found.scenario.policy_input());
   require_sound(found.schedule, searched.path.string());
   found.memory = memory_on(found.schedule, found.scenario);
-  if (const std::string excess = excess_text(found.memory); !excess.empty())
+  if (const std::string excess = excess_text(found.memory, found.scenario.machine); !excess.empty())
     throw std::logic_error("search: its plan does not fit: " + excess);
   found.prediction = simulate(found.schedule, found.scenario.machine);
   found.sensitivities = sensitivities(found.schedule, found.scenario.machine);
@@ -137,7 +137,7 @@ ordered_json search_json(const Found& found, const SearchResult& result, const S
             {"tolerance", options.tolerance},
             {"complete", result.complete},
             {"open_bound_seconds", result.open_bound_seconds}}},
-          {"memory", memory_json(found.memory)}};
+          {"memory", memory_json(found.memory, found.scenario.machine)}};
 }
 
 std::string why_text(const Found& found) {
@@ -152,9 +152,9 @@ std::string why_text(const Found& found) {
   text += fmt::format("compute stalls      {} ({:.2f} % of the step)\n",
                       format_seconds(prediction.stalls.total_seconds), prediction.stalls.total_seconds / step * 100);
   for (const TierMemory& tier : found.memory)
-    text += fmt::format("{:<20}{} of {} used\n", tier_text(tier.tier.kind),
+    text += fmt::format("{:<20}{} used of {}\n", tier_text(tier.tier.kind),
                         format_bytes(static_cast<double>(tier.arena_bytes)),
-                        format_bytes(static_cast<double>(tier.tier.capacity_bytes)));
+                        capacity_text(tier.tier.kind, found.scenario.machine));
   std::vector<std::vector<std::string>> rows{{"what binds: with 10 % more", "step", "gain"}};
   static constexpr std::pair<const char*, const char*> kNames[] = {{"matmul", "  matmul and attention rate"},
                                                                    {"hbm", "  HBM bandwidth"},

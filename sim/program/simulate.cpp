@@ -81,8 +81,8 @@ ordered_json prediction_json(const Scenario& scenario, const Schedule& schedule,
           {"stall_seconds_by_cause", stalls},
           {"lanes", lanes},
           {"critical_path", critical},
-          {"fits", excess_text(memory).empty()},
-          {"memory", memory_json(memory)}};
+          {"fits", excess_text(memory, scenario.machine).empty()},
+          {"memory", memory_json(memory, scenario.machine)}};
 }
 
 /// What kind of mean the step time is.
@@ -175,7 +175,7 @@ int simulate_command(const SimulateCommandOptions& options) {
     beside = schedule_beside(options.timeline, schedule_hash(schedule));
   check_outputs(options, scenario, beside);
   const std::vector<TierMemory> memory = memory_on(schedule, scenario);
-  const std::string excess = excess_text(memory);
+  const std::string excess = excess_text(memory, scenario.machine);
   if (!excess.empty() && !options.ignore_capacity)
     throw DoesNotFit(fmt::format("{} does not fit {}: {} (--ignore-capacity simulates it all the same)",
                                  scenario.path.string(), scenario.machine.name, excess));
@@ -196,7 +196,7 @@ int simulate_command(const SimulateCommandOptions& options) {
   fmt::print("{}", planned);
   fmt::print("{}\n", calibration_note(scenario.machine));
   fmt::print("\n{}\n{}\n{}", step_text(schedule, prediction, step_error_share(scenario.machine)),
-             stalls_and_lanes_text(schedule, prediction), memory_text(memory));
+             stalls_and_lanes_text(schedule, prediction), memory_text(memory, scenario.machine));
   if (!excess.empty()) fmt::print("\nDOES NOT FIT: {}\n", excess);
   if (!files.empty()) fmt::print("\n{}", files);
   return kExitDone;

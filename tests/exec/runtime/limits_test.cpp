@@ -33,7 +33,7 @@ TEST(MemoryLimits, CgroupTwoTakesTheTightestFromTheProcessUp) {
   root.write("sys/fs/cgroup/pod/job/memory.max", "max\n");
   root.write("sys/fs/cgroup/pod/memory.max", "4294967296\n");
   root.write("sys/fs/cgroup/pod/memory.current", "3221225472\n");
-  root.write("sys/fs/cgroup/pod/memory.stat", "anon 1\ninactive_file 1073741824\n");
+  root.write("sys/fs/cgroup/pod/memory.stat", "anon 1\ninactive_file 1073741800\nactive_file 24\n");
   const MemoryLimits limits = read_memory_limits(root.path());
   EXPECT_EQ(limits.container_bytes, 4 * kGiB);
   // 3 GiB in use, 1 GiB of it cache that goes when memory is asked for.
@@ -71,12 +71,16 @@ TEST(MemoryLimits, ArenasThatExceedThemAreRefusedByHowMuch) {
   schedule.tiers = {{TierKind::hbm, 0, 0}, {TierKind::dram, 0, 0}};
   MemoryLimits limits;
   limits.available_bytes = 3 * kGiB + kGiB / 2;
-  EXPECT_NO_THROW(require_host_memory(schedule, {2 * kGiB, 3 * kGiB}, false, limits));  // HBM is elsewhere
+  BesideArenas beside;
+  beside.program_bytes = 32 << 20;
+  beside.times_bytes = 32 << 20;
+  EXPECT_NO_THROW(require_host_memory(schedule, {2 * kGiB, 3 * kGiB}, false, beside, limits));  // HBM is elsewhere
   try {
-    require_host_memory(schedule, {2 * kGiB, 3 * kGiB}, true, limits);
+    require_host_memory(schedule, {2 * kGiB, 3 * kGiB}, true, beside, limits);
     FAIL();
   } catch (const DoesNotFit& error) {
-    // 2 + 3 GiB and 64 MiB of overhead, of 3.5.
+    // 2 + 3 GiB and 64 MiB beside them, of 3.5.
+    EXPECT_NE(std::string(error.what()).find("64.00 MiB beside them"), std::string::npos) << error.what();
     EXPECT_NE(std::string(error.what()).find("need 5.06 GiB"), std::string::npos) << error.what();
     EXPECT_NE(std::string(error.what()).find("1.56 GiB too few"), std::string::npos) << error.what();
   }

@@ -48,8 +48,10 @@ TEST(Recording, KeepsMediansOfTheSteadySteps) {
 TEST(Recording, WritesThePolicyOutAndKeepsTheCapacitiesOfTheRun) {
   Scenario scenario = scenario_on("p.json");
   scenario.policy.group = 3;
+  scenario.machine.reserve_bytes = 1000;
   const Recording recording = make_recording(
-      scenario, {"policy.group=3", "machine.profile=p.json", "machine.hbm=64 GiB", "workload.sequences=8"},
+      scenario,
+      {"policy.group=3", "machine.reserve=7 B", "machine.profile=p.json", "machine.hbm=64 GiB", "workload.sequences=8"},
       example_schedule(), measured(), "c0ffee", "run.json");
   const auto count = [&](const std::string& start) {
     return std::count_if(recording.overrides.begin(), recording.overrides.end(),
@@ -60,6 +62,8 @@ TEST(Recording, WritesThePolicyOutAndKeepsTheCapacitiesOfTheRun) {
   EXPECT_EQ(count("policy.weight_buffers=2"), 1);  // a default, written out: presets may change
   EXPECT_EQ(count("machine.hbm=1048576 B"), 1);
   EXPECT_EQ(count("machine.hbm"), 1);
+  EXPECT_EQ(count("machine.context=262144 B"), 1);  // the usual, written out likewise
+  EXPECT_EQ(count("machine.reserve=1000 B"), 1);
   EXPECT_EQ(count("machine.profile"), 0);
 }
 

@@ -48,6 +48,21 @@ std::string refusal(const std::string& text) {
   return what.substr(std::min(what.size(), what.find("small.toml")));
 }
 
+TEST(HardwareToml, WhatIsKeptOfTheMemoryMayBeGiven) {
+  EXPECT_FALSE(read(kSmall).gpu.context_bytes);
+  EXPECT_FALSE(read(kSmall).reserve_bytes);
+  const Machine machine = read(replaced(replaced(kSmall, "[dram]\n", "[dram]\nreserve = \"4 GiB\"\n"), "[gpu]\n",
+                                        "[gpu]\ncontext = \"600 MiB\"\n"));
+  EXPECT_EQ(machine.gpu.context_bytes, 600LL << 20);
+  EXPECT_EQ(machine.reserve_bytes, 4LL << 30);
+  EXPECT_EQ(refusal(replaced(kSmall, "[dram]\n", "[dram]\nreserve = \"128 GiB\"\n")),
+            "small.toml:9: [dram] reserve: expected less than capacity = \"128 GiB\"; found \"128 GiB\"");
+  EXPECT_NE(refusal(replaced(kSmall, "[gpu]\n", "[gpu]\ncontext = \"30 GB\"\n")).find("less than hbm"),
+            std::string::npos);
+  EXPECT_NE(refusal(replaced(kSmall, "[gpu]\n", "[gpu]\ncontext = \"-1 GB\"\n")).find("[gpu] context"),
+            std::string::npos);
+}
+
 TEST(HardwareToml, ReadsEveryFigureInBaseUnits) {
   const Machine machine = read(kSmall + R"([nvme]
 capacity = "2 TB"

@@ -24,6 +24,7 @@ Profile odd_profile() {
   machine.name = "odd";
   machine.gpu.name = "GPU";
   machine.gpu.hbm_bytes = 150'754'820'096;
+  machine.gpu.context_bytes = 833'421'312;
   double next = 1e9 / 3.0;
   const auto odd = [&] { return next *= 1.0 + 1.0 / 7.0; };
   machine.gpu.hbm_bytes_per_second = odd();
@@ -44,6 +45,7 @@ Profile odd_profile() {
   machine.gpu.op_launch_seconds = 1e-6 / 0.7;
   machine.gpu.op_seconds = 1e-6 / 0.9;
   machine.dram_bytes = 134'144'966'656;
+  machine.reserve_bytes = 1'879'048'193;
   machine.cpu.cores = 13;
   machine.cpu.dram_bytes_per_second = odd();
   machine.cpu.dram_by_threads = {{1, odd()}, {12, odd()}};
@@ -145,6 +147,7 @@ void expect_same_tables(const Gpu& a, const Gpu& b) {
 void expect_same(const Gpu& a, const Gpu& b) {
   EXPECT_EQ(a.name, b.name);
   EXPECT_EQ(a.hbm_bytes, b.hbm_bytes);
+  EXPECT_EQ(a.context_bytes, b.context_bytes);
   EXPECT_EQ(a.hbm_bytes_per_second, b.hbm_bytes_per_second);
   EXPECT_EQ(a.matmul_flops_per_second, b.matmul_flops_per_second);
   EXPECT_EQ(a.matmul_burst_flops_per_second, b.matmul_burst_flops_per_second);
@@ -176,6 +179,7 @@ TEST(ProfileJson, RoundTripIsExact) {
   EXPECT_TRUE(b.measured);
   expect_same(a.gpu, b.gpu);
   EXPECT_EQ(a.dram_bytes, b.dram_bytes);
+  EXPECT_EQ(a.reserve_bytes, b.reserve_bytes);
   expect_same(a.cpu, b.cpu);
   expect_same(a.link.h2d, b.link.h2d);
   expect_same(a.link.d2h, b.link.d2h);

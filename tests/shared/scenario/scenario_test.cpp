@@ -117,6 +117,17 @@ TEST_F(ScenarioFile, MachineFiguresCanBeOverridden) {
   EXPECT_EQ(scenario.machine.cpu.cores, 8);
 }
 
+TEST_F(ScenarioFile, WhatIsKeptOfTheMemoryCanBeOverridden) {
+  const Scenario scenario = read(kScenario, {"machine.reserve=4 GiB", "machine.context=\"0 B\""});
+  EXPECT_EQ(scenario.policy_input().dram_bytes, 124LL << 30);
+  EXPECT_EQ(scenario.policy_input().hbm_bytes, 24LL << 30);
+  EXPECT_MENTIONS(refusal(kScenario, {"machine.reserve=128 GiB"}),
+                  "[machine] reserve: 128.00 GiB is kept of dram = 128.00 GiB, which leaves nothing; expected less");
+  EXPECT_MENTIONS(refusal(kScenario, {"machine.reserve=4 GiB", "machine.dram=3 GiB"}), "[machine] reserve: 4.00 GiB");
+  EXPECT_MENTIONS(refusal(kScenario, {"machine.context=25 GiB"}), "[machine] context: 25.00 GiB is kept of hbm");
+  EXPECT_MENTIONS(refusal(kScenario, {"machine.reserve=4"}), "machine.reserve");
+}
+
 TEST_F(ScenarioFile, PolicyInputHasTheMachinesCapacities) {
   const Scenario scenario = read(kScenario);
   const PolicyInput input = scenario.policy_input();
@@ -124,8 +135,11 @@ TEST_F(ScenarioFile, PolicyInputHasTheMachinesCapacities) {
   EXPECT_EQ(input.sequence_length, 128);
   EXPECT_EQ(input.sequences, 8);
   EXPECT_EQ(input.micro_batch, 2);
-  EXPECT_EQ(input.hbm_bytes, 24LL << 30);
-  EXPECT_EQ(input.dram_bytes, 128LL << 30);
+  const TierCapacities usable = usable_memory(scenario.machine);
+  EXPECT_EQ(input.hbm_bytes, usable.hbm);
+  EXPECT_EQ(input.dram_bytes, usable.dram);
+  EXPECT_LT(input.hbm_bytes, 24LL << 30);  // a context is kept
+  EXPECT_LT(input.dram_bytes, 128LL << 30);
   EXPECT_EQ(input.host_threads, 16);
   EXPECT_EQ(input.parameters.name, "penstock");
   EXPECT_EQ(input.library_bytes, library_workspace_bytes(scenario.model, BatchShape{2, 128}, true));

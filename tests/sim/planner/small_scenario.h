@@ -12,6 +12,8 @@ inline Machine small_machine() {
   machine.name = "small";
   machine.source = "small.toml";
   machine.gpu.hbm_bytes = (64 << 20) + (2 << 20);  // the first 64 MiB are the libraries'
+  machine.gpu.context_bytes = 0;
+  machine.reserve_bytes = 0;
   machine.gpu.hbm_bytes_per_second = 1e9;
   machine.gpu.matmul_flops_per_second = 2e9;
   machine.gpu.matmul_burst_flops_per_second = 2.4e9;
