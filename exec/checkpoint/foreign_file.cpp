@@ -4,52 +4,15 @@
 
 #include <algorithm>
 
+#include "exec/data/file_kind.h"
+
 namespace penstock::exec {
 namespace {
 
 constexpr std::string_view kLfsPointer = "version https://git-lfs.github.com/spec/";  // git-lfs, docs/spec.md
 constexpr std::size_t kShownText = 60;
 
-struct Magic {
-  std::size_t at;
-  std::string_view bytes;
-  std::string_view what;
-};
-
-constexpr std::string_view kUnpack = "is a compressed archive; unpack it and name what is in it";
-constexpr std::string_view kOtherFramework =
-    "; only safetensors are read: take the model's .safetensors files, or save it anew as such";
-
-/// The marks are those that the formats' own documents give (and file(1) knows).
-constexpr Magic kMagics[] = {{0, "GGUF", "is a GGUF file, llama.cpp's format, mostly of quantised weights"},
-                             {0, "\x89HDF\r\n", "is an HDF5 file, as TensorFlow and Keras write"},
-                             {0, "\x93NUMPY", "is a NumPy array"},
-                             {0, "ggml", "is a GGML file, an old format of llama.cpp"},
-                             {0, "lmgg", "is a GGML file, an old format of llama.cpp"},
-                             {0, "tjgg", "is a GGML file, an old format of llama.cpp"}};
-constexpr Magic kArchives[] = {{0, "\x1f\x8b", ""},
-                               {0, "BZh", ""},
-                               {0,
-                                std::string_view("\xfd"
-                                                 "7zXZ\0",
-                                                 6),
-                                ""},
-                               {0, "\x28\xb5\x2f\xfd", ""},
-                               {0, "7z\xbc\xaf\x27", ""},
-                               {257, "ustar", ""}};
-
-bool has(std::string_view head, const Magic& magic) {
-  return head.size() >= magic.at && head.substr(magic.at).starts_with(magic.bytes);
-}
-
-bool is_text(std::string_view head) {
-  return std::all_of(head.begin(), head.end(), [](char c) {
-    const auto byte = static_cast<unsigned char>(c);
-    return (byte >= 0x20 && byte != 0x7f) || c == '\n' || c == '\r' || c == '\t';
-  });
-}
-
-/// The start of a text on one line, for a message.
+/// The start of a text on one line.
 std::string first_words(std::string_view text) {
   std::string words(text.substr(0, kShownText));
   for (char& c : words)
@@ -89,13 +52,11 @@ std::string foreign_file(std::string_view head) {
   if (head.size() > 1 && head[0] == '\x80' && head[1] >= 2 && head[1] <= 5)
     return fmt::format("is a pickle, as old versions of PyTorch write, which can run code when it is read; {}",
                        kConvertPickle);
-  for (const Magic& magic : kMagics)
-    if (has(head, magic)) return std::string(magic.what) + std::string(kOtherFramework);
-  for (const Magic& magic : kArchives)
-    if (has(head, magic)) return std::string(kUnpack);
-  if (head.size() >= 8 && head.find_first_not_of('\0') == std::string_view::npos)
+  if (head.find_first_not_of('\0') == std::string_view::npos)
     return "begins with zeros: a download reserved the space and did not finish, or a disk lost it; get it again";
-  return is_text(head) ? foreign_text(head) : "";
+  if (const FileKind* kind = kind_unless_text(head))
+    return fmt::format("is no safetensors file but {}; take the model's .safetensors files, unpacked", kind->what);
+  return foreign_text(head);
 }
 
 }  // namespace penstock::exec

@@ -125,8 +125,8 @@ class PublishedStates : public StateSource {
     const WeightFiles::Source& source = listed != nullptr ? *listed : files_.unlisted().at(unused[0]);
     const std::string why = listed != nullptr ? why_unused(unused, model_.config)
                                               : "the index does not list them; take index and files of one download";
-    throw InputError(fmt::format("{}: holds {} tensors that {} ({}) would not use: {}; {}", source.file->path().string(),
-                                 unused.size(), model_.config.name,
+    throw InputError(fmt::format("{}: holds {} tensors that {} ({}) would not use: {}; {}",
+                                 source.file->path().string(), unused.size(), model_.config.name,
                                  model_family_names()[static_cast<std::size_t>(model_.config.family)], some_of(unused),
                                  why));
   }

@@ -177,17 +177,6 @@ void require_gapless(const StoredTensors& tensors, std::int64_t data, std::int64
                                  place, size - at));
 }
 
-[[noreturn]] void refuse_foreign(std::string_view head, std::uint64_t header, std::int64_t size,
-                                 const std::string& place) {
-  if (const std::string what = foreign_file(head); !what.empty()) throw InputError(fmt::format("{}: {}", place, what));
-  if (size < 8)
-    throw InputError(fmt::format("{}: not a safetensors file: it has only {} bytes; take another copy", place, size));
-  throw InputError(
-      fmt::format("{}: not a safetensors file: its header would have {} bytes and begin with {{, the file has {}; take "
-                  "another copy, or the right file",
-                  place, header, size));
-}
-
 void widen(StoredType type, std::span<const std::byte> raw, std::span<float> out) {
   if (type == StoredType::f32) {
     std::memcpy(out.data(), raw.data(), raw.size());
@@ -254,8 +243,12 @@ void SafetensorsFile::read_header(std::int64_t size) {
   read_exactly(file_.get(), 0, head.data(), static_cast<std::int64_t>(head.size()), path_);
   std::uint64_t length = 0;
   if (size >= 8) std::memcpy(&length, head.data(), 8);
-  if (size < 9 || head[8] != '{' || length > static_cast<std::uint64_t>(kMaxHeaderBytes))
-    refuse_foreign(head, length, size, place);
+  if (size < 9 || head[8] != '{') throw InputError(fmt::format("{}: {}", place, foreign_file(head)));
+  if (length > static_cast<std::uint64_t>(kMaxHeaderBytes))
+    throw InputError(
+        fmt::format("{}: not a safetensors file, or damaged: its header would have {} bytes, more than {}; "
+                    "take another copy",
+                    place, length, kMaxHeaderBytes));
   const std::int64_t data = 8 + static_cast<std::int64_t>(length);
   if (data > size)
     throw InputError(

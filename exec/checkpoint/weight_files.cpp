@@ -126,8 +126,8 @@ std::map<std::string, std::string> read_index(const fs::path& path) {
   const std::string text = read_text_file(path, kMaxIndexBytes);
   const std::size_t start = text.find_first_not_of("\xef\xbb\xbf \t\r\n");
   if (start == std::string::npos || text[start] != '{')
-    if (const std::string what = foreign_file(std::string_view(text).substr(0, kForeignHeadBytes)); !what.empty())
-      throw InputError(fmt::format("{}: {}", path.string(), what));
+    throw InputError(
+        fmt::format("{}: {}", path.string(), foreign_file(std::string_view(text).substr(0, kForeignHeadBytes))));
   const nlohmann::json index = parse_json(text, path.string());
   if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object() ||
       index["weight_map"].empty())

@@ -191,7 +191,7 @@ TEST(WeightFiles, AFolderWithoutWeightsIsDescribed) {
 TEST(WeightFiles, WhatAFileIsCalledDoesNotMatter) {
   const TemporaryFolder folder;
   EXPECT_MENTIONS(open_error(folder.write("m.bin", std::string("PK\x03\x04\x14\x00", 6))), "is a zip archive");
-  EXPECT_MENTIONS(open_error(folder.write("m.gguf", "GGUF\x03")), "is a GGUF file");
+  EXPECT_MENTIONS(open_error(folder.write("m.gguf", std::string("GGUF\x03\x00", 6))), "but weights (GGUF)");
   EXPECT_EQ(open_error(folder.write("m.weights", scalar_file({{"x", 1}}))), "");
 }
 
