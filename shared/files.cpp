@@ -124,6 +124,8 @@ std::string why_not_read(const fs::path& path, int reason) {
   std::error_code error;
   if (reason == EACCES) return text + "; give yourself the right to read it";
   if (reason != ENOENT) return text;
+  if (fs::is_symlink(fs::symlink_status(path, error)))
+    return fmt::format("{}; it is a link to {}, which is not there", text, fs::read_symlink(path, error).string());
   if (!fs::is_directory(folder_of(path), error))
     return fmt::format("{}; the folder {} does not exist", text, folder_of(path).string());
   if (const std::string nearest = nearest_file(path); !nearest.empty())

@@ -125,10 +125,10 @@ class PublishedStates : public StateSource {
     const WeightFiles::Source& source = listed != nullptr ? *listed : files_.unlisted().at(unused[0]);
     const std::string why = listed != nullptr ? why_unused(unused, model_.config)
                                               : "the index does not list them; take index and files of one download";
-    throw InputError(fmt::format("{}: holds {} tensors that {} ({}) would not use: {}; {}",
-                                 source.file->path().string(), unused.size(), model_.config.name,
-                                 model_family_names()[static_cast<std::size_t>(model_.config.family)], some_of(unused),
-                                 why));
+    throw InputError(fmt::format("{}: of its {} tensors {} ({}) would not use {}: {}; {}", source.file->path().string(),
+                                 source.file->tensors().size(), model_.config.name,
+                                 model_family_names()[static_cast<std::size_t>(model_.config.family)], unused.size(),
+                                 some_of(unused), why));
   }
 
   void require_dtypes() const {
@@ -138,11 +138,12 @@ class PublishedStates : public StateSource {
     });
     if (unreadable.empty()) return;
     const WeightFiles::Source& first = *files_.find(unreadable[0]);
-    throw InputError(
-        fmt::format("{}: {} is stored as {}, and {} tensors that {} needs are in a dtype other than F32, BF16 and F16, "
-                    "which alone can be read; {}",
-                    first.file->path().string(), unreadable[0], first.tensor->dtype, unreadable.size(),
-                    model_.config.name, what_about_dtype(first.tensor->dtype)));
+    const std::string more =
+        unreadable.size() > 1 ? fmt::format(" ({} more in this or another that cannot be read)", unreadable.size() - 1)
+                              : "";
+    throw InputError(fmt::format("{}: {} is stored as {}{}; {} needs F32, BF16 or F16: {}", first.file->path().string(),
+                                 unreadable[0], first.tensor->dtype, more, model_.config.name,
+                                 what_about_dtype(first.tensor->dtype)));
   }
 
   void require_shapes() const {
@@ -158,7 +159,7 @@ class PublishedStates : public StateSource {
     throw InputError(fmt::format("{}: {} has shape {}, {} needs {}{}; {}", source.file->path().string(),
                                  stored_name(first->name), shape_text(source.tensor->shape), model_.config.name,
                                  shape_text(stored_shape(*first)),
-                                 others > 0 ? fmt::format(", and so for {} more tensors", others) : "",
+                                 others > 0 ? fmt::format(" (others that differ: {})", others) : "",
                                  why_other_shape(*first, source.tensor->shape, model_.config)));
   }
 
@@ -206,7 +207,9 @@ class PublishedStates : public StateSource {
         other.resize(one.size());
         files_.read(embedding, first, one);
         files_.read(kHead, first, other);
-        const auto difference = std::mismatch(one.begin(), one.end(), other.begin());
+        const auto difference = std::mismatch(one.begin(), one.end(), other.begin(), [](float a, float b) {
+          return a == b || (std::isnan(a) && std::isnan(b));  // those are found when they are loaded
+        });
         if (difference.first == one.end()) continue;
         const std::int64_t at = first + (difference.first - one.begin());
         fail(fmt::format("differs from {} at [{}, {}] ({} and {})", embedding, at / tied.shape[1], at % tied.shape[1],

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <set>
 #include <system_error>
 
@@ -27,6 +28,14 @@ constexpr std::string_view kAdapterConfig = "adapter_config.json";
 /// Of files that hold weights or optimizer states, in any framework.
 constexpr std::string_view kWeightExtensions[] = {".safetensors", ".bin", ".pth",  ".pt",
                                                   ".ckpt",        ".h5",  ".gguf", ".msgpack"};
+
+/// The first of `count` things, which are all of them or kMostNames at least.
+std::string first_of(const std::vector<std::string>& things, std::size_t count) {
+  const std::size_t shown = std::min(things.size(), kMostNames);
+  const std::string text =
+      fmt::format("{}", fmt::join(things.begin(), things.begin() + static_cast<std::ptrdiff_t>(shown), ", "));
+  return count > shown ? fmt::format("{} and {} more", text, count - shown) : text;
+}
 
 bool is_there(const fs::path& path) {
   std::error_code error;
@@ -150,14 +159,18 @@ std::map<std::string, std::string> read_index(const fs::path& path) {
 }  // namespace
 
 std::string some_of(std::span<const std::string> names) {
-  std::string text;
-  for (std::size_t i = 0; i < std::min(names.size(), kMostNames); ++i)
-    text += (i > 0 ? ", " : "") + shown_name(names[i]);
-  return names.size() > kMostNames ? fmt::format("{} and {} more", text, names.size() - kMostNames) : text;
+  std::vector<std::string> shown;
+  for (const std::string& name : names.first(std::min(names.size(), kMostNames))) shown.push_back(shown_name(name));
+  return first_of(shown, names.size());
 }
 
 WeightFiles::WeightFiles(const fs::path& path) : path_(path) {
   std::error_code error;
+  if (!is_there(path))
+    throw InputError(
+        fmt::format("{}: cannot be opened: {}; weights are read from this machine: a model's folder, an index "
+                    "or a .safetensors file",
+                    path.string(), why_not_read(path, ENOENT)));
   start_ = fs::is_directory(path, error) ? start_in(path) : path;
   if (start_.extension() == ".json") {
     open_shards(start_, read_index(start_));
@@ -175,8 +188,8 @@ void WeightFiles::open_shards(const fs::path& index, const WeightMap& map) {
     if (!is_there(index.parent_path() / file))
       missing.push_back(fmt::format("{} (for {})", shown_name(file), some_of(tensors)));
   if (!missing.empty())
-    throw InputError(
-        fmt::format("{}: names files that are not there: {}; download them too", index.string(), some_of(missing)));
+    throw InputError(fmt::format("{}: names files that are not there: {}; download them too", index.string(),
+                                 first_of(missing, missing.size())));
   std::map<std::string_view, const SafetensorsFile*> opened;
   for (const auto& [file, tensors] : shards) {
     files_.push_back(std::make_unique<SafetensorsFile>(index.parent_path() / file));
@@ -193,7 +206,7 @@ void WeightFiles::open_shards(const fs::path& index, const WeightMap& map) {
   if (!lacking.empty())
     throw InputError(
         fmt::format("{}: names tensors in files that do not have them: {}; take index and files of one download",
-                    index.string(), some_of(lacking)));
+                    index.string(), first_of(lacking, lacking.size())));
   std::set<std::string_view> repeated;
   for (const auto& file : files_)
     for (const auto& [name, tensor] : file->tensors()) {

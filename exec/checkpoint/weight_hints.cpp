@@ -158,7 +158,7 @@ std::string about_prefix(const std::string& prefix) {
 
 std::string about_layers(std::int64_t found, const ModelConfig& config) {
   return fmt::format(
-      "the weights have {} decoder layers, the scenario's model {} (num_hidden_layers in config.json, or layers in "
+      "decoder layers: {} in the weights, {} in the scenario's model (num_hidden_layers in config.json, or layers in "
       "[model])",
       found, config.decoder_layers);
 }

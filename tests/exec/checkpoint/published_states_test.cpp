@@ -114,7 +114,7 @@ TEST(PublishedStates, ShapesAreRankAndSizes) {
                                 for (auto& [name, tensor] : tensors)
                                   if (tensor.shape.size() == 2) std::swap(tensor.shape[0], tensor.shape[1]);
                               }),
-                  "and so for 11 more tensors");  // of 16: those of 16 x 16 look the same
+                  "(others that differ: 11)");  // of 16: those of 16 x 16 look the same
 }
 
 TEST(PublishedStates, AnotherSizeIsTracedToTheKeyOfTheConfig) {
@@ -147,9 +147,11 @@ TEST(PublishedStates, TensorsThatTheModelWouldNotUseAreRefusedByName) {
   } cases[] = {
       {llama(),
        {"model.layers.0.self_attn.q_proj.bias", "model.layers.0.self_attn.v_proj.bias"},
-       "holds 2 tensors that my-model (llama) would not use: model.layers.0.self_attn.q_proj.bias, "
+       "tensors my-model (llama) would not use 2: model.layers.0.self_attn.q_proj.bias, "
        "model.layers.0.self_attn.v_proj.bias; models of model_type \"qwen2\" have q, k, v biases"},
-      {qwen3(), {"model.layers.1.self_attn.k_proj.bias"}, "qwen3 (qwen3) would not use"},
+      {qwen3(),
+       {"model.layers.1.self_attn.k_proj.bias"},
+       "qwen3 (qwen3) would not use 1: model.layers.1.self_attn.k_proj.bias"},
       {qwen2(), {"model.layers.1.self_attn.o_proj.bias"}, "biases of the output projection (attention_bias = true)"},
       {llama(),
        {"model.layers.1.self_attn.q_proj.bias", "model.layers.1.self_attn.o_proj.bias"},
@@ -157,7 +159,9 @@ TEST(PublishedStates, TensorsThatTheModelWouldNotUseAreRefusedByName) {
       {llama(), {"model.layers.0.mlp.down_proj.bias"}, "biases of the MLP (mlp_bias = true)"},
       {llama(), {"model.layers.0.self_attn.q_norm.weight"}, "models of model_type \"qwen3\" have QK norms"},
       {qwen2(), {"model.layers.0.self_attn.k_norm.weight"}, "the scenario's is \"qwen2\""},
-      {llama(), {"model.layers.2.input_layernorm.weight"}, "the weights have 3 decoder layers, the scenario's model 2"},
+      {llama(),
+       {"model.layers.2.input_layernorm.weight"},
+       "decoder layers: 3 in the weights, 2 in the scenario's model"},
       {llama(), {"model.layers.0.mlp.experts.7.up_proj.weight"}, "mixture of experts"},
       {llama(), {"model.layers.0.mlp.gate.weight"}, "mixture of experts"},
       {llama(), {"visual.blocks.0.attn.qkv.weight"}, "more than text"},
@@ -168,10 +172,10 @@ TEST(PublishedStates, TensorsThatTheModelWouldNotUseAreRefusedByName) {
       {llama(), {"score.weight"}, "a classifier or a reward model"},
       {llama(), {"model.layers.0.self_attn.sinks"}, "another architecture"},
       {llama(), {"lm_head.bias"}, "of another model; take the config.json that belongs to the weights"},
-      {llama(), {"norm.weight"}, "would not use: norm.weight"},
-      {llama(), {"model.embed_tokens.weights"}, "would not use: model.embed_tokens.weights"},
-      {llama(), {"model.layers.0.self_attn.rotary_emb.cos_cached"}, "would not use: model.layers.0.self_attn.rotary"},
-      {llama(), {"model.norm.weight\x1b[2J"}, "would not use: model.norm.weight?[2J"},  // a terminal's command
+      {llama(), {"norm.weight"}, ": norm.weight"},
+      {llama(), {"model.embed_tokens.weights"}, ": model.embed_tokens.weights"},
+      {llama(), {"model.layers.0.self_attn.rotary_emb.cos_cached"}, ": model.layers.0.self_attn.rotary"},
+      {llama(), {"model.norm.weight\x1b[2J"}, ": model.norm.weight?[2J"},  // a terminal's command
   };
   for (const auto& [model, names, says] : cases) {
     PublishedTensors more;
@@ -180,8 +184,7 @@ TEST(PublishedStates, TensorsThatTheModelWouldNotUseAreRefusedByName) {
   }
   PublishedTensors many;
   for (int i = 0; i < 12; ++i) many[fmt::format("x.{:02}", i)] = some;
-  EXPECT_MENTIONS(error_with(llama(), many),
-                  "holds 12 tensors that my-model (llama) would not use: x.00, x.01, x.02 and 9 more");
+  EXPECT_MENTIONS(error_with(llama(), many), "tensors my-model (llama) would not use 12: x.00, x.01, x.02 and 9 more");
 }
 
 TEST(PublishedStates, WhatIsMissingIsNamedAndTracedToItsCause) {
@@ -191,8 +194,8 @@ TEST(PublishedStates, WhatIsMissingIsNamedAndTracedToItsCause) {
   EXPECT_EQ(error_without(tied(), kHead), "");
   EXPECT_MENTIONS(error_without(llama(), "layers.1."),
                   "lack 9 of the 21 tensors that my-model needs: model.layers.1.input_layernorm.weight, "
-                  "model.layers.1.self_attn.q_proj.weight, model.layers.1.self_attn.k_proj.weight and 6 more; the "
-                  "weights have 1 decoder layers, the scenario's model 2");
+                  "model.layers.1.self_attn.q_proj.weight, model.layers.1.self_attn.k_proj.weight and 6 more; "
+                  "decoder layers: 1 in the weights, 2 in the scenario's model");
   EXPECT_MENTIONS(error_without(qwen2(), ".bias"), "model_type \"qwen2\" has q, k, v biases, these weights have none");
   EXPECT_MENTIONS(error_without(qwen3(), "k_norm"), "model_type \"qwen3\" has QK norms, these weights have none");
   EXPECT_MENTIONS(error_without(llama(), "model.norm"),
@@ -273,8 +276,10 @@ TEST(PublishedStates, DtypesThatCannotBeReadAreNamed) {
         if (name.ends_with("proj.weight")) tensor = zeros(dtype, tensor.shape, bytes);
     });
   };
-  EXPECT_MENTIONS(error("F64", 8),
-                  ": model.layers.0.self_attn.q_proj.weight is stored as F64, and 14 tensors that my-model needs");
+  EXPECT_MENTIONS(
+      error("F64", 8),
+      ": model.layers.0.self_attn.q_proj.weight is stored as F64 (13 more in this or another that cannot be read); "
+      "my-model needs F32, BF16 or F16: save them");
   EXPECT_MENTIONS(error("F64", 8), "model.to(torch.float32).save_pretrained(FOLDER)");
   for (const char* dtype : {"I8", "U8", "F8_E4M3", "F8_E5M2", "BOOL"})
     EXPECT_MENTIONS(error(dtype, 1), "quantised weights, which cannot be trained") << dtype;
@@ -349,7 +354,7 @@ TEST(PublishedStates, TensorsOutsideTheIndexAreNeitherReadNorPassedOver) {
   tensors["model.layers.0.self_attn.q_proj.bias"] = f32_tensor({16}, std::vector<float>(16));
   folder.write("a.safetensors", safetensors_text(tensors));
   EXPECT_MENTIONS(error([](const std::string& name) { return name.ends_with("bias"); }),
-                  "would not use: model.layers.0.self_attn.q_proj.bias; the index does not list them");
+                  ": model.layers.0.self_attn.q_proj.bias; the index does not list them");
   EXPECT_MENTIONS(error([](const std::string&) { return false; }), "\"qwen2\" have q, k, v biases");
 }
 

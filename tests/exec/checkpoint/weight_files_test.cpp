@@ -80,6 +80,9 @@ TEST(WeightFiles, NamesWhatAnIndexAndItsFilesDoNotHave) {
                   "names files that are not there: b.safetensors (for p, q, r and 1 more), c.safetensors (for t)");
   folder.write(kIndex, index_text({{"x", "a.safetensors"}, {"y", "a.safetensors"}}));
   EXPECT_MENTIONS(open_error(folder.path()), "in files that do not have them: y in a.safetensors");
+  const std::string longest(200, 'n');  // names are cut, what is said of them is not
+  folder.write(kIndex, index_text({{longest, "b.safetensors"}, {"x", "a.safetensors"}, {"y", "c.safetensors"}}));
+  EXPECT_MENTIONS(open_error(folder.path()), "nnn...), c.safetensors (for y); download them too");
   // In a file and not in the index: not read, and known for it.
   folder.write(kIndex, index_text({{"x", "a.safetensors"}}));
   const WeightFiles files(folder.path());
@@ -123,7 +126,9 @@ TEST(WeightFiles, OneOfManyFilesThatIsWrongIsNamed) {
   EXPECT_MENTIONS(open_error(folder.path()), "b.safetensors: is not a regular file");
   std::filesystem::remove(folder.path() / "b.safetensors");
   std::filesystem::create_symlink("nowhere", folder.path() / "b.safetensors");
-  EXPECT_MENTIONS(open_error(folder.path()), "b.safetensors: cannot be opened");
+  EXPECT_MENTIONS(open_error(folder.path()),
+                  "b.safetensors: cannot be opened: No such file or directory; it is a link "
+                  "to nowhere, which is not there");
   std::filesystem::remove(folder.path() / kIndex);
   ASSERT_EQ(::mkfifo((folder.path() / kIndex).c_str(), 0600), 0);
   EXPECT_MENTIONS(open_error(folder.path()), "is not a regular file");
@@ -185,7 +190,9 @@ TEST(WeightFiles, AFolderWithoutWeightsIsDescribed) {
     for (const std::string& file : files) folder.write(file, "x");
     EXPECT_MENTIONS(open_error(folder.path()), says);
   }
-  EXPECT_MENTIONS(open_error("no/such/folder"), "no/such/folder: cannot be opened");
+  EXPECT_MENTIONS(open_error("no/such/folder"),
+                  "no/such/folder: cannot be opened: No such file or directory; the folder no/such "
+                  "does not exist; weights are read from this machine");
 }
 
 TEST(WeightFiles, WhatAFileIsCalledDoesNotMatter) {
