@@ -23,7 +23,7 @@ void add_run(CLI::App& program, RunCommandOptions& options, Chosen& chosen) {
                   "  penstock-exec run scenarios/quickstart.toml --profile profile.json --compare compared\n"
                   "  penstock-exec run scenarios/qwen2.5-7b-h200.toml --hbm-limit 24GiB --set policy.group=4\n"
                   "Ctrl-C ends after the current step, applies what is outstanding, saves if --save was given; a "
-                  "second one aborts.\n"
+                  "second one says\nwhat ending at once would lose, a third one ends.\n"
                   "Exits with 3 if it does not fit, before anything is started.\n",
                   options.json);
   command->add_option("SCENARIO", options.scenario, "scenario file (TOML)")->required();
@@ -58,7 +58,9 @@ void add_run(CLI::App& program, RunCommandOptions& options, Chosen& chosen) {
   command->add_option("--hbm-limit", options.hbm_limit, "use no more GPU memory than this, context and all, as 24GiB")
       ->type_name("SIZE");
   command
-      ->add_option("--watchdog", options.watchdog_seconds, "abort if nothing completes for so many seconds; 0 = never")
+      ->add_option("--watchdog", options.watchdog_seconds,
+                   "abort if nothing completes for so many seconds, 0 = never; by default "
+                   "120, or 10 times what the longest op should take")
       ->check(CLI::Range(0.0, 1e9))
       ->check(refuse_nan);
   command->callback([&] { chosen = [&] { return run_command(options); }; });

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <iostream>
 #include <new>
 #include <stdexcept>
 #include <string_view>
@@ -15,6 +16,7 @@
 #include "shared/error.h"
 #include "shared/files.h"
 #include "shared/nearest_name.h"
+#include "shared/standard_streams.h"
 
 namespace penstock {
 namespace {
@@ -164,7 +166,9 @@ int run_chosen(CLI::App& program, int argc, char** argv, const Chosen& chosen) {
   try {
     program.parse(argc, argv);
   } catch (const CLI::Success& help_or_version) {
-    return program.exit(help_or_version);
+    const int code = program.exit(help_or_version);
+    if (!std::cout.flush()) throw std::runtime_error("standard output cannot be written");
+    return code;
   } catch (const CLI::ParseError& error) {
     const std::string stranger = not_understood(program, argc, argv);
     const std::string what =
@@ -176,19 +180,26 @@ int run_chosen(CLI::App& program, int argc, char** argv, const Chosen& chosen) {
     throw InputError(
         fmt::format("which command? {}; `{} --help` has examples", alternatives(command_names(program)), name));
   refuse_empty_values(program);
-  const int code = chosen();
+  int code = kExitFailed;
+  try {
+    code = chosen();
+  } catch (const std::system_error& error) {
+    if (std::ferror(stdout) == 0) throw;
+    throw std::runtime_error("standard output cannot be written: " + error.code().message());
+  }
   if (std::fflush(stdout) != 0 || std::ferror(stdout)) throw std::runtime_error("standard output cannot be written");
   return code;
 }
 
 int exit_code(int argc, char** argv, const char* program, const std::function<int()>& run) {
   const auto report = [&](std::string_view what, int code) {
-    fmt::print(stderr, "{}: {}\n", program, what);
+    tell(fmt::format("{}: {}\n", program, what));
     return code;
   };
   const auto out_of_memory = [&] {
     return report(fmt::format("{}: {}", command_text(argc, argv), kOutOfMemory), kExitFailed);
   };
+  hold_standard_streams();
   try {
     return run();
   } catch (const InputError& error) {

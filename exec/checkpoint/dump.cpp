@@ -97,6 +97,7 @@ void require_dumpable(const std::filesystem::path& folder, const Schedule& sched
 
 void write_dump(const std::filesystem::path& folder, const Schedule& schedule, const Model& model, Backend& backend,
                 const TokenSource& tokens, const AdamHyper& hyper, const std::vector<StepReport>& reports) {
+  if (reports.empty()) throw InputError(fmt::format("--dump {}: no step has computed anything", folder.string()));
   std::filesystem::create_directories(folder);
   write_gradients(folder / "gradients.safetensors", schedule, model, backend);
   write_tokens(folder / "tokens.i32", schedule, tokens, reports);

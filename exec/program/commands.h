@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,12 +16,12 @@ struct RunCommandOptions {
   std::filesystem::path schedule;      // empty: the scenario's policy writes one
   int steps = 0;                       // 0: as the scenario says
   std::filesystem::path timeline, save, resume;
-  std::filesystem::path record;   // penstock-recording/1, for `penstock-sim validate`; empty: none
-  std::filesystem::path compare;  // folder for prediction, measurement and comparison; empty: none
-  std::filesystem::path dump;     // folder for write_dump; empty: none
-  std::string backend;            // empty: as the scenario says
-  std::string hbm_limit;          // "24GiB"; empty: what the machine has
-  double watchdog_seconds = 120;
+  std::filesystem::path record;            // penstock-recording/1, for `penstock-sim validate`; empty: none
+  std::filesystem::path compare;           // folder for prediction, measurement and comparison; empty: none
+  std::filesystem::path dump;              // folder for write_dump; empty: none
+  std::string backend;                     // empty: as the scenario says
+  std::string hbm_limit;                   // "24GiB"; empty: what the machine has
+  std::optional<double> watchdog_seconds;  // none: see watchdog.h; 0: no watchdog
   bool json = false;
 };
 int run_command(const RunCommandOptions& options);

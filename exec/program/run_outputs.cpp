@@ -27,23 +27,29 @@ void check_run_outputs(const RunCommandOptions& options, const Scenario& scenari
   files.check();
 }
 
-void write_run_files(const RunCommandOptions& options, const RunSetup& setup, const Timeline& timeline,
-                     const Training& training) {
-  if (!options.save.empty())
+std::string write_run_files(const RunCommandOptions& options, const RunSetup& setup, const Timeline& timeline,
+                            const Training& training, Attempts& attempts) {
+  std::string text;
+  const auto save = [&] {
     save_checkpoint(options.save, {training.steps_done(), setup.scenario.run.seed}, setup.schedule,
                     setup.scenario.model, training.states());
-  if (!options.record.empty())
+    text += fmt::format("saved step {} to {}\n", training.steps_done(), options.save.string());
+  };
+  const auto record = [&] {
     write_recording(
         make_recording(setup.scenario, options.overrides, setup.schedule, timeline, build_commit(), options.record),
         options.record);
-  if (!setup.schedule_beside.empty()) write_schedule(setup.schedule, setup.schedule_beside);
-  if (!options.timeline.empty()) write_timeline(timeline, options.timeline);
-}
-
-void print_run_files(const RunCommandOptions& options, const Training& training) {
-  if (!options.save.empty()) fmt::print("saved step {} to {}\n", training.steps_done(), options.save.string());
-  if (!options.timeline.empty()) fmt::print("wrote {}\n", options.timeline.string());
-  if (!options.record.empty()) fmt::print("recorded in {}\n", options.record.string());
+    text += fmt::format("recorded in {}\n", options.record.string());
+  };
+  const auto write_times = [&] {
+    if (!setup.schedule_beside.empty()) write_schedule(setup.schedule, setup.schedule_beside);
+    write_timeline(timeline, options.timeline);
+    text += fmt::format("wrote {}\n", options.timeline.string());
+  };
+  if (!options.save.empty()) attempts.make(save);
+  if (!options.timeline.empty()) attempts.make(write_times);
+  if (!options.record.empty()) attempts.make_of_enough_steps(record);
+  return text;
 }
 
 }  // namespace penstock::exec

@@ -1,6 +1,9 @@
 // The files that `penstock-exec run` leaves.
 #pragma once
 
+#include <string>
+
+#include "exec/program/attempts.h"
 #include "exec/program/commands.h"
 #include "exec/program/run_setup.h"
 #include "exec/runtime/training.h"
@@ -12,11 +15,9 @@ namespace penstock::exec {
 /// `beside`: where the schedule goes that the policy wrote; empty: nowhere, or not known yet.
 void check_run_outputs(const RunCommandOptions& options, const Scenario& scenario, const std::filesystem::path& beside);
 
-/// The checkpoint, the recording, the timeline and, where the policy wrote it, the schedule.
-void write_run_files(const RunCommandOptions& options, const RunSetup& setup, const Timeline& timeline,
-                     const Training& training);
-
-/// Says where they are.
-void print_run_files(const RunCommandOptions& options, const Training& training);
+/// The checkpoint, the recording, the timeline and, where the policy wrote it, the schedule, each by itself. Returns,
+/// to be printed, where they are.
+std::string write_run_files(const RunCommandOptions& options, const RunSetup& setup, const Timeline& timeline,
+                            const Training& training, Attempts& attempts);
 
 }  // namespace penstock::exec

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "exec/runtime/limits.h"
@@ -12,6 +11,7 @@
 #include "shared/ir/schedule_json.h"
 #include "shared/ir/schedule_names.h"
 #include "shared/model/kernels.h"
+#include "shared/standard_streams.h"
 #include "shared/units.h"
 #include "sim/simulate.h"
 
@@ -41,17 +41,6 @@ std::string memory_lines(const RunSetup& setup) {
   return text;
 }
 
-/// 0 where the machine lacks a figure that the schedule needs: no reason for a run that is done to fail.
-double predicted_step_seconds(const RunSetup& setup) {
-  sim::SimulateOptions options;
-  options.record_timeline = false;
-  try {
-    return sim::simulate(setup.schedule, setup.scenario.machine, options).step_seconds;
-  } catch (const InputError&) {
-    return 0;
-  }
-}
-
 ordered_json data_json(const TokenSource& tokens) {
   ordered_json passed_over = ordered_json::array();
   for (const PassedOver& what : tokens.passed_over())
@@ -62,40 +51,45 @@ ordered_json data_json(const TokenSource& tokens) {
 
 }  // namespace
 
-void print_head(const RunSetup& setup) {
+std::string head_text(const RunSetup& setup) {
   const Schedule& schedule = setup.schedule;
-  fmt::print("{}: {} with {} parameters, policy {}, backend {}, schedule {}\n", setup.scenario.name,
-             setup.scenario.model.config.name, format_count(setup.scenario.model.parameters), schedule.policy,
-             setup.backend->name(), schedule_hash(schedule));
-  fmt::print("{}", setup.planned);
-  fmt::print("step: {} sequences of {} tokens in {} micro-batches; data: {}\n", setup.scenario.sequences,
-             setup.scenario.sequence_length, schedule.micro_batches, setup.tokens->describe());
-  for (const PassedOver& what : setup.tokens->passed_over()) fmt::print("{}\n", in_words(what));
-  if (const std::string weights = setup.states->describe(); !weights.empty()) fmt::print("weights: {}\n", weights);
-  fmt::print("{}", memory_lines(setup));
-  if (setup.steps_before > 0) fmt::print("resumed after step {}\n", setup.steps_before);
-  std::fflush(stdout);
+  std::string text = fmt::format("{}: {} with {} parameters, policy {}, backend {}, schedule {}\n", setup.scenario.name,
+                                 setup.scenario.model.config.name, format_count(setup.scenario.model.parameters),
+                                 schedule.policy, setup.backend->name(), schedule_hash(schedule));
+  text += setup.planned;
+  text += fmt::format("step: {} sequences of {} tokens in {} micro-batches; data: {}\n", setup.scenario.sequences,
+                      setup.scenario.sequence_length, schedule.micro_batches, setup.tokens->describe());
+  for (const PassedOver& what : setup.tokens->passed_over()) text += in_words(what) + "\n";
+  if (const std::string weights = setup.states->describe(); !weights.empty())
+    text += fmt::format("weights: {}\n", weights);
+  text += memory_lines(setup);
+  if (setup.steps_before > 0) text += fmt::format("resumed after step {}\n", setup.steps_before);
+  return text;
 }
 
 Progress::Progress(const RunSetup& setup, StatusLine& status, int steps, bool json)
     : status_(status),
       tokens_per_step_(setup.schedule.tokens_per_step()),
       last_step_(setup.steps_before + steps),
-      json_(json) {}
+      json_(json),
+      done_(setup.steps_before) {}
 
 void Progress::begin() { last_ns_ = now_ns(); }
+
+double Progress::seconds_since() const { return static_cast<double>(now_ns() - last_ns_) * 1e-9; }
 
 void Progress::operator()(const StepReport& report) {
   reports_.push_back(report);
   const double seconds = static_cast<double>(report.at_ns - last_ns_) * 1e-9;
   last_ns_ = report.at_ns;
+  step_seconds_ = seconds;
+  done_ = report.step;
   status_.clear();
-  if (!json_) {
-    fmt::print("step {:>5}  loss {:.6f}  norm {:<9.4g} lr {:.3e}  {:>9.1f} tokens/s{}\n", report.step, report.loss,
-               report.gradient_norm, report.learning_rate, static_cast<double>(tokens_per_step_) / seconds,
-               report.skipped ? "  NOT UPDATED: the gradient norm is not finite" : "");
-    std::fflush(stdout);
-  }
+  if (!json_)
+    print_out(fmt::format("step {:>5}  loss {:.6f}  norm {:<9.4g} lr {:.3e}  {:>9.1f} tokens/s{}\n", report.step,
+                          report.loss, report.gradient_norm, report.learning_rate,
+                          static_cast<double>(tokens_per_step_) / seconds,
+                          report.skipped ? "  NOT UPDATED: the gradient norm is not finite" : ""));
   if (report.step < last_step_) status_.show(bar(report.step, seconds));
 }
 
@@ -123,6 +117,16 @@ Timeline make_timeline(const RunSetup& setup, const Training& training, const Ex
   return timeline;
 }
 
+double predicted_step_seconds(const RunSetup& setup) {
+  sim::SimulateOptions options;
+  options.record_timeline = false;
+  try {
+    return sim::simulate(setup.schedule, setup.scenario.machine, options).step_seconds;
+  } catch (const InputError&) {
+    return 0;
+  }
+}
+
 std::optional<Speed> measure(const RunSetup& setup, const Timeline& timeline) {
   if (timeline.steps - timeline.warmup_steps < 2) return std::nullopt;
   Speed speed;
@@ -144,10 +148,12 @@ BesideMemory beside_memory(const RunSetup& setup, const Training& training) {
           setup.backend->context_bytes()};
 }
 
-void print_tail(const RunSetup& setup, const ExecutorResult& result, const std::optional<Speed>& speed,
-                const BesideMemory& beside) {
+std::string tail_text(const RunSetup& setup, const ExecutorResult& result, const std::optional<Speed>& speed,
+                      const BesideMemory& beside) {
+  std::string text;
   if (result.stopped)
-    fmt::print("stopped after step {}, as asked; every update of it was applied\n", setup.steps_before + result.steps);
+    text = fmt::format("stopped after step {}, as asked; every update of it was applied\n",
+                       setup.steps_before + result.steps);
   std::string held;
   if (beside.host_bytes >= 0)
     held = fmt::format("{} of host memory at most ({} had been left for it)", size(beside.host_bytes),
@@ -155,17 +161,17 @@ void print_tail(const RunSetup& setup, const ExecutorResult& result, const std::
   if (beside.gpu_bytes > 0)
     held +=
         fmt::format("{}{} of GPU memory for context and libraries", held.empty() ? "" : ", ", size(beside.gpu_bytes));
-  if (!held.empty()) fmt::print("beside the arenas: {}\n", held);
-  if (!speed) return;
-  fmt::print("steady step {} (median; spread {:.1f} %), {:.1f} tokens/s, {} model FLOPs\n",
-             format_seconds(speed->step_seconds), speed->spread * 100, speed->tokens_per_second,
-             format_flops(speed->model_flops_per_second));
-  if (speed->predicted_seconds <= 0) return;
-  fmt::print("predicted   {} ({:+.1f} %{})\n", format_seconds(speed->predicted_seconds),
-             (speed->predicted_seconds / speed->step_seconds - 1) * 100,
-             setup.scenario.machine.measured
-                 ? ""
-                 : "; the machine is not calibrated: penstock-exec calibrate writes a profile of it");
+  if (!held.empty()) text += fmt::format("beside the arenas: {}\n", held);
+  if (!speed) return text;
+  text += fmt::format("steady step {} (median; spread {:.1f} %), {:.1f} tokens/s, {} model FLOPs\n",
+                      format_seconds(speed->step_seconds), speed->spread * 100, speed->tokens_per_second,
+                      format_flops(speed->model_flops_per_second));
+  if (speed->predicted_seconds <= 0) return text;
+  return text + fmt::format("predicted   {} ({:+.1f} %{})\n", format_seconds(speed->predicted_seconds),
+                            (speed->predicted_seconds / speed->step_seconds - 1) * 100,
+                            setup.scenario.machine.measured
+                                ? ""
+                                : "; the machine is not calibrated: penstock-exec calibrate writes a profile of it");
 }
 
 ordered_json result_json(const RunSetup& setup, const Training& training, const ExecutorResult& result,

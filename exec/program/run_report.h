@@ -1,6 +1,7 @@
 // What `penstock-exec run` says: before the first step, at each step, and at the end.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -13,7 +14,7 @@
 
 namespace penstock::exec {
 
-void print_head(const RunSetup& setup);
+std::string head_text(const RunSetup& setup);
 
 /// Collects the steps' reports and prints them as they come.
 class Progress {
@@ -21,6 +22,11 @@ class Progress {
   Progress(const RunSetup& setup, StatusLine& status, int steps, bool json);
 
   void begin();
+  // From any thread: the last step that was reported, how long it took (0: none was), and for how long the next goes
+  // on.
+  std::int64_t done() const { return done_; }
+  double step_seconds() const { return step_seconds_; }
+  double seconds_since() const;
   /// Called from a host lane; nobody else writes meanwhile.
   void operator()(const StepReport& report);
   const std::vector<StepReport>& reports() const { return reports_; }
@@ -32,7 +38,8 @@ class Progress {
   std::int64_t tokens_per_step_;
   std::int64_t last_step_;
   bool json_;
-  std::int64_t last_ns_ = 0;
+  std::atomic<std::int64_t> done_, last_ns_{0};
+  std::atomic<double> step_seconds_{0};
   std::vector<StepReport> reports_;
 };
 
@@ -47,6 +54,9 @@ struct Speed {
   double model_flops_per_second = 0;
   double predicted_seconds = 0;  // 0 = not known
 };
+/// 0 where the machine lacks a figure that the schedule needs: no reason for a run to fail.
+double predicted_step_seconds(const RunSetup& setup);
+
 std::optional<Speed> measure(const RunSetup& setup, const Timeline& timeline);
 
 /// What lay in memory besides the arenas, as found at the end of a run, beside what was counted with.
@@ -56,8 +66,8 @@ struct BesideMemory {
 };
 BesideMemory beside_memory(const RunSetup& setup, const Training& training);
 
-void print_tail(const RunSetup& setup, const ExecutorResult& result, const std::optional<Speed>& speed,
-                const BesideMemory& beside);
+std::string tail_text(const RunSetup& setup, const ExecutorResult& result, const std::optional<Speed>& speed,
+                      const BesideMemory& beside);
 
 nlohmann::ordered_json result_json(const RunSetup& setup, const Training& training, const ExecutorResult& result,
                                    const Progress& progress, const std::optional<Speed>& speed,

@@ -26,9 +26,9 @@ struct RunSetup {
   std::unique_ptr<StateSource> states;
   std::int64_t steps_before = 0;
   std::filesystem::path schedule_beside;  // the timeline, where `penstock-sim compare` looks; empty: not written
-  std::int64_t host_bytes = 0;  // that could be allocated before anything was
-  BesideArenas beside;          // what of them was left to the run itself
-  TierCapacities room;          // what arenas could take
+  std::int64_t host_bytes = 0;            // that could be allocated before anything was
+  BesideArenas beside;                    // what of them was left to the run itself
+  TierCapacities room;                    // what arenas could take
 };
 
 /// Everything that can be wrong is found out here, before memory is taken.

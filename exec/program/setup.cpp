@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <stdexcept>
 
 #include "exec/cuda/backend.h"
@@ -14,6 +13,7 @@
 #include "shared/ir/checker.h"
 #include "shared/ir/schedule_json.h"
 #include "shared/policy/parameters.h"
+#include "shared/standard_streams.h"
 #include "shared/toml_reader.h"
 #include "shared/units.h"
 #include "sim/planner/candidate_text.h"
@@ -67,7 +67,7 @@ std::unique_ptr<Backend> open_backend(const Scenario& scenario, const std::strin
     return make_cuda_backend({.device = 0, .deterministic = scenario.run.deterministic, .hbm_limit_bytes = limit});
   }
   if (name.empty() && scenario.run.backend == "auto" && !scenario.machine.gpu.is_host)
-    fmt::print(stderr, "backend host, the CPU in the GPU's place: {}\n", describe_cuda_devices());
+    tell(fmt::format("backend host, the CPU in the GPU's place: {}\n", describe_cuda_devices()));
   return make_host_backend({scenario.run.link_h2d_bytes_per_second, scenario.run.link_d2h_bytes_per_second, limit});
 }
 
@@ -129,12 +129,11 @@ StatusLine::~StatusLine() { clear(); }
 
 void StatusLine::show(const std::string& text) {
   if (!terminal_) return;
-  fmt::print(stderr, "\r\033[K{}", text);
-  std::fflush(stderr);
+  tell("\r\033[K" + text);
   shown_ = true;
 }
 void StatusLine::clear() {
-  if (shown_) std::fputs("\r\033[K", stderr);
+  if (shown_) tell("\r\033[K");
   shown_ = false;
 }
 

@@ -15,6 +15,7 @@
 
 #include "exec/runtime/host_work.h"
 #include "exec/runtime/step_gate.h"
+#include "shared/units.h"
 
 namespace penstock::exec {
 namespace {
@@ -25,6 +26,13 @@ bool wait_for_predecessors(const BoundOp& op, const Board& board, int step) {
   for (const Predecessor& p : op.predecessors)
     if (!board.wait(p.op, static_cast<std::uint32_t>(step + 1 - p.distance))) return false;
   return !board.aborted();
+}
+
+/// For those of the step before, which has begun and so will end.
+bool wait_for_step_before(const BoundOp& op, const Board& board, int step) {
+  for (const Predecessor& p : op.predecessors)
+    if (p.distance == 1 && !board.wait(p.op, static_cast<std::uint32_t>(step))) return false;
+  return true;
 }
 
 std::vector<int> ops_where(const BoundSchedule& program, const std::function<bool(const BoundOp&)>& accept) {
@@ -43,7 +51,8 @@ class Run {
         options_(options),
         board_(program.ops.size()),
         gate_(options.steps),
-        recorder_(program.ops.size(), std::min(options.record_steps, options.steps)) {}
+        recorder_(program.ops.size(), std::min(options.record_steps, options.steps)),
+        attached_(options.control, gate_, board_) {}
 
   ExecutorResult run() {
     backend_.start(program_, board_, recorder_);
@@ -77,7 +86,9 @@ class Run {
   void walk_host_lane(int lane) {
     const std::vector<int> ids = ops_where(program_, [lane](const BoundOp& op) { return op.op->lane == lane; });
     if (ids.empty()) return;
-    for (int step = 0; gate_.begin(step); ++step)
+    // A lane that has nothing to do yet has not begun: a stop then has fewer steps to wait for.
+    const BoundOp& first = program_.ops[static_cast<std::size_t>(ids.front())];
+    for (int step = 0; wait_for_step_before(first, board_, step) && gate_.begin(step); ++step)
       for (const int id : ids) {
         const BoundOp& op = program_.ops[static_cast<std::size_t>(id)];
         if (!wait_for_predecessors(op, board_, step)) return;
@@ -121,7 +132,7 @@ class Run {
     return true;
   }
 
-  /// Looks for stops and for stillness ten times a second until the run ends.
+  /// Looks for stillness ten times a second until the run ends.
   void watch(const std::stop_token& token) {
     std::mutex mutex;
     std::condition_variable_any wake;
@@ -130,7 +141,6 @@ class Run {
     std::int64_t since = now_ns();
     while (!wake.wait_for(lock, token, std::chrono::milliseconds(100), [] { return false; }) &&
            !token.stop_requested()) {
-      look_for_stops();
       const std::uint64_t progress = board_.progress();
       if (progress != seen) {
         seen = progress;
@@ -139,19 +149,12 @@ class Run {
       const double still = static_cast<double>(now_ns() - since) * 1e-9;
       if (options_.watchdog_seconds <= 0 || still < options_.watchdog_seconds) continue;
       if (board_.aborted()) return unkillable();
-      board_.abort(std::make_exception_ptr(
-          std::runtime_error(fmt::format("nothing has completed for {:.3g} s. {}", options_.watchdog_seconds,
-                                         describe_hang(program_, board_, gate_.steps())))));
+      board_.abort(std::make_exception_ptr(std::runtime_error(
+          fmt::format("nothing has completed for {}, {}. {}", format_seconds(options_.watchdog_seconds),
+                      options_.watchdog_why, describe_hang(program_, board_, gate_.steps())))));
       since = now_ns();
       seen = board_.progress();
     }
-  }
-  void look_for_stops() {
-    const int stops = options_.stops != nullptr ? options_.stops->load() : 0;
-    if (stops >= 1) gate_.stop();
-    if (stops >= 2)
-      board_.abort(std::make_exception_ptr(
-          std::runtime_error("interrupted twice: the step was not finished and nothing is saved")));
   }
   void unkillable() {
     std::string text = "the run was aborted, but an op does not return";
@@ -171,6 +174,7 @@ class Run {
   Board board_;
   StepGate gate_;
   Recorder recorder_;
+  const RunControl::Attached attached_;  // last: it holds the others
 };
 
 }  // namespace

@@ -10,7 +10,6 @@
 // rethrown); or nothing completed for watchdog_seconds (an error that names the ops that hang).
 #pragma once
 
-#include <atomic>
 #include <functional>
 #include <string>
 
@@ -18,16 +17,16 @@
 #include "exec/runtime/board.h"
 #include "exec/runtime/bound_op.h"
 #include "exec/runtime/recorder.h"
+#include "exec/runtime/run_control.h"
 
 namespace penstock::exec {
 
 struct ExecutorOptions {
   int steps = 1;
   int record_steps = 0;           // the leading run steps that the recorder keeps
-  double watchdog_seconds = 120;  // 0 = none
-  // Number of stops asked for so far (Ctrl-C): 1 = at the next step boundary, 2 = at once. Read by polling; may be
-  // nullptr.
-  const std::atomic<int>* stops = nullptr;
+  double watchdog_seconds = 120;                // 0 = none
+  std::string watchdog_why = "the watchdog's";  // whose limit that is and what would change it, for its message
+  RunControl* control = nullptr;  // ends the run from another thread; may be nullptr
   // Tests: called on the executing thread before each op of a host lane.
   std::function<void(const Op&, int step, const Board&)> before_host_op;
   // When a watchdog's abort does not end the run either (an op never returns). Empty: say so on stderr and _Exit(1).

@@ -4,13 +4,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 
 #include "shared/error.h"
 #include "shared/ir/checker.h"
 #include "shared/ir/schedule_json.h"
 #include "shared/ir/schedule_names.h"
 #include "shared/policy/parameters.h"
+#include "shared/standard_streams.h"
 #include "shared/toml_reader.h"
 #include "shared/units.h"
 #include "sim/planner/candidate_text.h"
@@ -107,11 +107,11 @@ std::string excess_text(const std::vector<TierMemory>& memory, const Machine& ma
 }
 
 StatusLine::StatusLine(const std::string& text) : shown_(::isatty(STDERR_FILENO) == 1) {
-  if (shown_) fmt::print(stderr, "\r{} ...", text);
+  if (shown_) tell(fmt::format("\r{} ...", text));
 }
 
 StatusLine::~StatusLine() {
-  if (shown_) std::fputs("\r\033[K", stderr);
+  if (shown_) tell("\r\033[K");
 }
 
 }  // namespace penstock::sim

@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <csignal>
-#include <cstdio>
+#include <atomic>
+#include <cstdlib>
 #include <limits>
 
 #include "shared/command_files.h"
@@ -14,6 +14,8 @@
 #include "shared/files.h"
 #include "shared/ir/schedule_json.h"
 #include "shared/scenario/policy_toml.h"
+#include "shared/standard_streams.h"
+#include "shared/stop_signals.h"
 #include "shared/toml_reader.h"
 #include "shared/units.h"
 #include "sim/planner/candidate_text.h"
@@ -34,17 +36,13 @@ using nlohmann::ordered_json;
 
 std::atomic<bool> stop_asked = false;
 
-/// Ctrl-C ends the search, not the program, as long as this lives.
-class StopOnInterrupt {
- public:
-  StopOnInterrupt() : before_(std::signal(SIGINT, [](int) { stop_asked = true; })) {}
-  ~StopOnInterrupt() { std::signal(SIGINT, before_); }
-  StopOnInterrupt(const StopOnInterrupt&) = delete;
-  StopOnInterrupt& operator=(const StopOnInterrupt&) = delete;
-
- private:
-  void (*before_)(int);
-};
+/// A wish to end is one for the best so far; a second one is for the end.
+void end_search(int wishes, std::string_view cause) {
+  if (wishes > 1) std::_Exit(kExitFailed);
+  stop_asked = true;
+  tell(fmt::format("{}penstock-sim: {}: the best so far follows. Once more ends at once, without it\n",
+                   ::isatty(STDERR_FILENO) == 1 ? "\r\033[K" : "", cause));
+}
 
 /// What the plan is, in full: everything that the report shows.
 struct Found {
@@ -191,10 +189,10 @@ std::string effort_text(const SearchResult& result, const SearchOptions& options
 void show_progress(const SearchProgress& progress) {
   constexpr int kWidth = 24;
   const int filled = std::clamp(static_cast<int>(progress.done * kWidth), 0, kWidth);
-  fmt::print(stderr, "\r\033[K{} [{}{}] {} simulated{}", progress.phase,
-             std::string(static_cast<std::size_t>(filled), '#'),
-             std::string(static_cast<std::size_t>(kWidth - filled), '.'), progress.evaluated,
-             progress.best_seconds > 0 ? ", best step " + format_seconds(progress.best_seconds) : "");
+  tell(fmt::format("\r\033[K{} [{}{}] {} simulated{}", progress.phase,
+                   std::string(static_cast<std::size_t>(filled), '#'),
+                   std::string(static_cast<std::size_t>(kWidth - filled), '.'), progress.evaluated,
+                   progress.best_seconds > 0 ? ", best step " + format_seconds(progress.best_seconds) : ""));
 }
 
 /// Infinite if it does not.
@@ -213,16 +211,16 @@ SearchResult run_search(const Scenario& scenario, const SearchCommandOptions& co
   options.stop = &stop_asked;
   const bool shown = ::isatty(STDERR_FILENO) == 1;
   if (shown) options.progress = show_progress;
-  const StopOnInterrupt interrupt;
+  const StopSignals signals(end_search);
   SearchResult result = search(scenario, default_space(scenario), options);
   // The short search of policy `penstock` looks elsewhere; where it found more, this one goes on from there.
   Scenario started = scenario;
-  const bool planned = !choose_open_policy(started, command.threads).empty();
+  const bool planned = !stop_asked && !choose_open_policy(started, command.threads).empty();
   started.fixed = scenario.fixed;
   if (planned && !result.best.empty() &&
       step_if_it_fits(started) < result.best.front().step_seconds * (1 - options.tolerance))
     result = search(started, default_space(scenario), options);
-  if (shown) std::fputs("\r\033[K", stderr);
+  if (shown) tell("\r\033[K");
   return result;
 }
 

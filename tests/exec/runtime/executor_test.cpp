@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <atomic>
 #include <limits>
 #include <memory>
 #include <span>
@@ -148,6 +147,7 @@ TEST(Executor, WatchdogNamesTheOpThatHangsAndWhoWaitsForIt) {
   run.training().load(*random_states(3));
   TrainingOptions options = run.options(5);
   options.executor.watchdog_seconds = 0.3;
+  options.executor.watchdog_why = "the limit of this test";
   std::string hung;
   options.executor.before_host_op = [&](const Op& op, int step, const Board& board) {
     if (step != 1 || !is_optimizer(op) || !hung.empty()) return;
@@ -159,7 +159,7 @@ TEST(Executor, WatchdogNamesTheOpThatHangsAndWhoWaitsForIt) {
     FAIL() << "the hang was not seen";
   } catch (const std::runtime_error& error) {
     const std::string text = error.what();
-    EXPECT_NE(text.find("nothing has completed for 0.3 s"), std::string::npos) << text;
+    EXPECT_NE(text.find("nothing has completed for 300 ms, the limit of this test. Lane"), std::string::npos) << text;
     EXPECT_NE(text.find('"' + hung + "\", which has begun"), std::string::npos) << text;
     EXPECT_NE(text.find("Lane compute"), std::string::npos) << text;
     EXPECT_NE(text.find("waits for"), std::string::npos) << text;
@@ -170,31 +170,59 @@ TEST(Executor, StopEndsAllLanesAfterTheSameStepAndTheRunCanGoOn) {
   const PolicyInput in = small::input(small::llama(), "penstock");
   SmallRun run(in);
   run.training().load(*random_states(3));
-  std::atomic<int> stops{0};
+  RunControl control;
   TrainingOptions options = run.options(1'000'000);
-  options.executor.stops = &stops;
+  options.executor.control = &control;
+  int last = 0;
   const auto report = options.report;
   options.report = [&](const StepReport& step) {
     report(step);
-    // Long enough before the end that the watch, ten times a second, has seen it: the run would go on for hours.
-    if (step.step == 1) stops = 1;
+    if (step.step == 1) last = control.stop();
   };
   const ExecutorResult result = run.training().run(options);
   EXPECT_TRUE(result.stopped);
-  EXPECT_LT(result.steps, 1'000'000);
+  EXPECT_EQ(result.steps, last);
+  EXPECT_LE(last, 4);  // the launch thread is at most two steps ahead
   EXPECT_EQ(run.bits().losses.size(), static_cast<std::size_t>(result.steps));
   EXPECT_EQ(run.training().steps_done(), result.steps);
   // Every update of the last step is in the states: the same number of steps without a stop gives the same bits.
   EXPECT_EQ(run.training().states().fingerprint(), run_bits(in, result.steps).states);
 }
 
-TEST(Executor, SecondStopAborts) {
+TEST(Executor, AStopBeforeTheRunLeavesItWithoutSteps) {
   SmallRun run(small::input(small::llama(), "penstock"));
   run.training().load(*random_states(3));
-  const std::atomic<int> stops{2};
+  const std::uint64_t before = run.training().states().fingerprint();
+  RunControl control;
+  EXPECT_EQ(control.stop(), 0);
   TrainingOptions options = run.options(1'000'000);
-  options.executor.stops = &stops;
-  EXPECT_THROW(run.training().run(options), std::runtime_error);
+  options.executor.control = &control;
+  const ExecutorResult result = run.training().run(options);
+  EXPECT_TRUE(result.stopped);
+  EXPECT_EQ(result.steps, 0);
+  EXPECT_EQ(run.training().states().fingerprint(), before);
+}
+
+TEST(Executor, AbortFromOutsideEndsTheRunAtOnceWithItsReason) {
+  for (const bool before : {true, false}) {
+    SmallRun run(small::input(small::llama(), "penstock"));
+    run.training().load(*random_states(3));
+    RunControl control;
+    if (before) control.abort("enough");
+    TrainingOptions options = run.options(1'000'000);
+    options.executor.control = &control;
+    options.executor.before_host_op = [&](const Op&, int step, const Board&) {
+      if (step == 1) control.abort("enough");
+    };
+    try {
+      run.training().run(options);
+      ADD_FAILURE() << "it went on";
+    } catch (const std::runtime_error& error) {
+      EXPECT_STREQ(error.what(), "enough");
+    }
+    EXPECT_EQ(run.training().steps_done(), 0);
+    EXPECT_EQ(control.stop(), 0);  // the run is over: nothing of it is touched any more
+  }
 }
 
 TEST(Executor, RecordsEveryOpOfTheStepsAskedForWithinItsEdges) {

@@ -1,0 +1,28 @@
+// Several things to write at the end of a run, each by itself: one that fails loses no other.
+#pragma once
+
+#include <exception>
+#include <functional>
+
+namespace penstock::exec {
+
+class Attempts {
+ public:
+  /// `stopped`: the run was, so that there may be too few steps for something.
+  explicit Attempts(bool stopped) : stopped_(stopped) {}
+
+  /// Whether it succeeded.
+  bool make(const std::function<void()>& write);
+  /// For what needs a number of steps: an InputError of a stopped run is told and is no failure.
+  bool make_of_enough_steps(const std::function<void()>& write);
+  /// Rethrows the first failure; later ones were told.
+  void finish() const;
+
+ private:
+  void keep_or_tell();
+
+  bool stopped_;
+  std::exception_ptr first_;
+};
+
+}  // namespace penstock::exec

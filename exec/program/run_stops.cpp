@@ -1,0 +1,74 @@
+#include "exec/program/run_stops.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "shared/standard_streams.h"
+#include "shared/units.h"
+
+namespace penstock::exec {
+namespace {
+
+/// "step 12", "steps 12 to 13"
+std::string steps_text(std::int64_t first, std::int64_t last) {
+  return first == last ? fmt::format("step {}", last) : fmt::format("steps {} to {}", first, last);
+}
+
+/// "step 12 is finished first, in about 35 s"
+std::string waiting_text(const StopState& state) {
+  std::string text = state.done >= state.last
+                         ? std::string("the outstanding updates are")
+                         : steps_text(state.done + 1, state.last) + (state.done + 1 == state.last ? " is" : " are");
+  text += " finished first";
+  if (state.seconds_left >= 0) return text + ", in about " + format_seconds(state.seconds_left);
+  return text + "; how long that takes is not known yet";
+}
+
+std::string loss_text(const StopState& state) {
+  if (state.last <= state.before) return "nothing would be lost";
+  const std::string steps = steps_text(state.before + 1, state.last);
+  if (state.save.empty()) return fmt::format("{} would be lost, as at its end, for there is no --save", steps);
+  return fmt::format("{} would be lost and nothing saved to {}", steps, state.save.string());
+}
+
+}  // namespace
+
+std::string stop_text(const StopState& state) {
+  if (state.is_writing) return fmt::format("{}: what was trained is being written and ends by itself", state.cause);
+  if (state.wishes == 1)
+    return fmt::format("{}: {}; then {}. Once more says what ending at once would lose", state.cause,
+                       waiting_text(state),
+                       state.save.empty() ? "the run ends" : fmt::format("it is saved to {}", state.save.string()));
+  if (state.wishes == 2)
+    return fmt::format("{} again: {}. A third time ends the run at once: {}", state.cause, waiting_text(state),
+                       loss_text(state));
+  return fmt::format("{} for the third time: ended within {}: {}", state.cause,
+                     steps_text(std::min(state.done + 1, state.last), state.last), loss_text(state));
+}
+
+RunStops::RunStops(const std::filesystem::path& save, const RunSetup& setup, const Progress& progress)
+    : save_(save),
+      setup_(setup),
+      progress_(progress),
+      signals_([this](int wishes, std::string_view cause) { heard(wishes, cause); }) {}
+
+void RunStops::heard(int wishes, std::string_view cause) {
+  StopState state{wishes, cause, setup_.steps_before, progress_.done(), 0, -1, save_, is_writing_};
+  state.last = state.before + control_.stop();
+  state.seconds_left = seconds_left(state.last - state.done);
+  const std::string text = stop_text(state);
+  if (wishes >= 3 && !state.is_writing) return control_.abort(text);
+  tell(fmt::format("{}penstock-exec: {}\n", ::isatty(STDERR_FILENO) == 1 ? "\r\033[K" : "", text));
+}
+
+double RunStops::seconds_left(std::int64_t steps) const {
+  double step = progress_.step_seconds();
+  const bool is_modelled = setup_.scenario.machine.gpu.is_host == setup_.backend->is_host();
+  if (step <= 0 && is_modelled) step = predicted_step_seconds(setup_);  // of another machine it would say nothing
+  if (step <= 0) return -1;
+  return std::max(0.0, step * static_cast<double>(steps) - progress_.seconds_since());
+}
+
+}  // namespace penstock::exec

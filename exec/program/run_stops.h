@@ -1,0 +1,56 @@
+// A run that is asked to end before its last step: finishes what has begun, and says how long that takes; what ending
+// at once would lose is said before it is done.
+//   first wish   the steps that have begun are the last ones; says what is finished and for how long
+//   second       says what would be lost
+//   third        ends the run at once: its states are of no step, nothing is saved
+// While files are written nothing ends that.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "exec/program/run_report.h"
+#include "exec/program/run_setup.h"
+#include "exec/runtime/run_control.h"
+#include "shared/stop_signals.h"
+
+namespace penstock::exec {
+
+/// What is known when a stop is asked for.
+struct StopState {
+  int wishes = 1;
+  std::string_view cause;      // "Ctrl-C"
+  std::int64_t before = 0;     // steps behind the run's first one
+  std::int64_t done = 0;       // the last step that ended
+  std::int64_t last = 0;       // the last one that is to end
+  double seconds_left = -1;    // until then; negative: not known
+  std::filesystem::path save;  // empty: none
+  bool is_writing = false;     // no step runs any more
+};
+std::string stop_text(const StopState& state);
+
+class RunStops {
+ public:
+  /// Hears signals as long as it lives. All three must outlive it.
+  RunStops(const std::filesystem::path& save, const RunSetup& setup, const Progress& progress);
+
+  RunControl& control() { return control_; }
+  /// The last step is over, files are written now.
+  void writing() { is_writing_ = true; }
+
+ private:
+  void heard(int wishes, std::string_view cause);
+  double seconds_left(std::int64_t steps) const;
+
+  const std::filesystem::path& save_;
+  const RunSetup& setup_;
+  const Progress& progress_;
+  RunControl control_;
+  std::atomic<bool> is_writing_{false};
+  StopSignals signals_;  // last: it calls `heard`
+};
+
+}  // namespace penstock::exec

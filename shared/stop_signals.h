@@ -1,0 +1,36 @@
+// Wishes to end that come from outside, while something goes on that is not to be lost: Ctrl-C (SIGINT), a polite kill
+// (SIGTERM), a closed terminal (SIGHUP; not where it was ignored before, as under nohup), and a reader that has gone
+// (SIGPIPE; a first stop, never a further one, since every write repeats it).
+#pragma once
+
+#include <signal.h>
+
+#include <functional>
+#include <string_view>
+#include <thread>
+
+namespace penstock {
+
+/// One at a time; signals do what they did before once it is gone. What follows faster than a hand is the same wish
+/// once more: `timeout` and other wrappers pass on a signal that the terminal or they themselves have also sent to the
+/// group.
+class StopSignals {
+ public:
+  /// Called for the first wish with 1, for the second with 2, ..., one after the other, on a thread of its own, so that
+  /// it may do what no signal handler may. `cause`: what people call the signal.
+  using Heard = std::function<void(int wishes, std::string_view cause)>;
+
+  explicit StopSignals(Heard heard);
+  ~StopSignals();
+  StopSignals(const StopSignals&) = delete;
+  StopSignals& operator=(const StopSignals&) = delete;
+
+ private:
+  void listen();
+
+  Heard heard_;
+  struct sigaction before_[4]{};
+  std::jthread listener_;
+};
+
+}  // namespace penstock
