@@ -54,6 +54,11 @@ void add_run(CLI::App& program, RunCommandOptions& options, Chosen& chosen) {
                    "write tokens, losses and the last step's gradients to this folder, for scripts/h200/reference.py")
       ->type_name("FOLDER");
   command->add_option("--resume", options.resume, "go on from this checkpoint")->type_name("FOLDER");
+  command
+      ->add_option("--allow-changed", options.allow_changed,
+                   "with --resume: what may differ from the checkpoint's run, as learning_rate; may be repeated")
+      ->type_name("KEY")
+      ->allow_extra_args(false);
   add_backend(command, options.backend);
   command->add_option("--hbm-limit", options.hbm_limit, "use no more GPU memory than this, context and all, as 24GiB")
       ->type_name("SIZE");

@@ -11,22 +11,18 @@
 #include <system_error>
 #include <vector>
 
+#include "exec/checkpoint/checkpoint_record.h"
 #include "exec/checkpoint/safetensors.h"
 #include "exec/runtime/bf16.h"
 #include "shared/error.h"
 #include "shared/files.h"
-#include "shared/json_reader.h"
 
 namespace penstock::exec {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kFormat = "penstock-checkpoint/1";
-constexpr const char* kWeights = "model.safetensors";
-constexpr const char* kOptimizer = "optimizer.safetensors";
-constexpr const char* kRun = "run.json";
-constexpr std::string_view kFiles[] = {kWeights, kOptimizer, kRun};
+constexpr std::string_view kFiles[] = {kWeightsFile, kStatesFile, kRecordFile};
 constexpr std::int64_t kPiece = std::int64_t{1} << 20;
 constexpr std::string_view kParts[] = {"master.", "moment_m.", "moment_v."};
 
@@ -65,7 +61,7 @@ std::vector<TensorEntry> state_entries(const Model& model, bool has_master, Stor
   return entries;
 }
 
-void write_weights(const fs::path& path, const Model& model, const StateReader& states) {
+FileIdentity write_weights(const fs::path& path, const Model& model, const StateReader& states) {
   SafetensorsWriter writer(path, weight_entries(model));
   std::vector<std::uint16_t> values;
   for_each_tensor(model, [&](const Layer& layer, const ParameterTensor& tensor) {
@@ -75,10 +71,11 @@ void write_weights(const fs::path& path, const Model& model, const StateReader& 
       writer.append(std::as_bytes(std::span(values)));
     }
   });
-  writer.close();
+  return writer.close();
 }
 
-void write_states(const fs::path& path, const Numerics& numerics, const Model& model, const StateReader& states) {
+FileIdentity write_states(const fs::path& path, const Numerics& numerics, const Model& model,
+                          const StateReader& states) {
   const bool has_master = numerics.states != StateFormat::bf16;
   const StoredType moments = numerics.moments == ElementType::bf16 ? StoredType::bf16 : StoredType::f32;
   SafetensorsWriter writer(path, state_entries(model, has_master, moments));
@@ -98,16 +95,7 @@ void write_states(const fs::path& path, const Numerics& numerics, const Model& m
         writer.append(std::as_bytes(std::span(halves)));
       }
     });
-  writer.close();
-}
-
-const char* state_name(StateFormat format) {
-  switch (format) {
-    case StateFormat::planes: return "planes";
-    case StateFormat::master_and_copy: return "master_and_copy";
-    case StateFormat::bf16: return "bf16";
-  }
-  return "";
+  return writer.close();
 }
 
 /// Removed with all that is in it unless it was put in place.
@@ -142,42 +130,20 @@ void put_in_place(const fs::path& partial, const fs::path& folder) {
     throw std::runtime_error(fmt::format("{}: cannot be put in place: {}", folder.string(), std::strerror(errno)));
 }
 
-class CheckpointStates : public StateSource {
- public:
-  /// Throws InputError unless every tensor of the model is there, in its shape and type and as it was written, and
-  /// nothing else.
-  CheckpointStates(const fs::path& folder, bool has_master, const Model& model)
-      : weights_(folder / kWeights), optimizer_(folder / kOptimizer), has_master_(has_master) {
-    weights_.require_exactly(weight_entries(model));
-    optimizer_.require_exactly(state_entries(model, has_master, moments_in(model)));
-    weights_.verify();
-    optimizer_.verify();
-  }
-  void read(const ParameterTensor& tensor, StatePart part, std::int64_t first, std::span<float> out) const final {
-    if (part == StatePart::master && !has_master_) return weights_.read(tensor.name, first, out);
-    optimizer_.read(stored_name(part, tensor), first, out);
-  }
-  std::string place(const ParameterTensor& tensor, StatePart part) const final {
-    if (part == StatePart::master && !has_master_) return fmt::format("{}: {}", weights_.path().string(), tensor.name);
-    return fmt::format("{}: {}", optimizer_.path().string(), stored_name(part, tensor));
-  }
-
- private:
-  /// As the first moment has it; all others must be the same.
-  StoredType moments_in(const Model& model) const {
-    const StoredTensor* moment = optimizer_.find(stored_name(StatePart::moment_m, model.layers[0].tensors[0]));
-    return moment != nullptr && moment->type == StoredType::bf16 ? StoredType::bf16 : StoredType::f32;
-  }
-
-  SafetensorsFile weights_, optimizer_;
-  bool has_master_;
-};
-
 /// Without a slash at its end; if it is a link, the folder that it leads to.
 fs::path folder_at(const fs::path& given) { return follow_links(given.has_filename() ? given : given.parent_path()); }
 
 /// Where it is written before it is put in place.
 fs::path partial_of(const fs::path& folder) { return folder.string() + ".partial"; }
+
+/// Empty if it cannot be read.
+std::string record_bytes(const fs::path& folder) {
+  try {
+    return read_record_text(folder);
+  } catch (const InputError&) {
+    return {};
+  }
+}
 
 /// Replacing a checkpoint removes the folder with all that is in it, so nothing else may be there.
 void require_nothing_else(const fs::path& folder) {
@@ -210,7 +176,7 @@ void check_save_target(const fs::path& given) {
         fmt::format("{}: cannot be saved to: the folder {} cannot be written", folder.string(), parent.string()));
   if (const fs::path partial = partial_of(folder); fs::is_directory(partial)) require_nothing_else(partial);
   if (!fs::exists(folder)) return;
-  if (!fs::is_directory(folder) || (!fs::is_empty(folder) && !fs::exists(folder / kRun)))
+  if (!fs::is_directory(folder) || (!fs::is_empty(folder) && !fs::exists(folder / kRecordFile)))
     throw InputError(
         fmt::format("{}: cannot be saved to: it exists and is not a checkpoint; name a new folder", folder.string()));
   require_nothing_else(folder);
@@ -221,42 +187,64 @@ void save_checkpoint(const fs::path& given, const CheckpointInfo& info, const Sc
   check_save_target(given);
   const fs::path folder = folder_at(given);
   const PartialFolder partial(partial_of(folder));
-  write_weights(partial.path() / kWeights, model, states);
-  write_states(partial.path() / kOptimizer, schedule.numerics, model, states);
-  const nlohmann::ordered_json run = {{"format", kFormat},
-                                      {"step", info.step},
-                                      {"seed", std::to_string(info.seed)},
-                                      {"states", state_name(schedule.numerics.states)},
-                                      {"model", model.config.name},
-                                      {"parameters", model.parameters}};
-  write_text_file(partial.path() / kRun, run.dump(2) + "\n");
+  CheckpointRecord record{info.step, info.description, {}};
+  record.files[kWeightsFile] = write_weights(partial.path() / kWeightsFile, model, states);
+  record.files[kStatesFile] = write_states(partial.path() / kStatesFile, schedule.numerics, model, states);
+  write_text_file(partial.path() / kRecordFile, record_text(record));
   sync_folder(partial.path());
   put_in_place(partial.path(), folder);
   sync_folder(folder.has_parent_path() ? folder.parent_path() : fs::path("."));
 }
 
-Checkpoint open_checkpoint(const fs::path& folder, const Model& model) {
-  const fs::path file = folder / kRun;
-  const nlohmann::json json = read_json_file(file, 1 << 20);
-  JsonObject run(json, file.string());
-  if (run.text("format") != kFormat)
-    run.fail("format", fmt::format("found {}, this program reads \"{}\"", shown(json["format"]), kFormat));
-  Checkpoint checkpoint;
-  checkpoint.info.step = run.integer("step", 0, std::int64_t{1} << 40);
-  const std::string seed = run.text("seed");
-  if (seed.empty() || seed.size() > 20 || seed.find_first_not_of("0123456789") != std::string::npos)
-    run.fail("seed", "must be a number, found \"" + seed + "\"");
-  checkpoint.info.seed = std::strtoull(seed.c_str(), nullptr, 10);
-  const std::vector<std::string_view> formats{"planes", "master_and_copy", "bf16"};
-  const bool has_master = run.choice("states", formats) != 2;
-  run.text("model");
-  const std::int64_t parameters = run.integer("parameters", 0, std::int64_t{1} << 50);
-  if (parameters != model.parameters)
-    run.fail("parameters", fmt::format("{} parameters, the scenario's model {} has {}", parameters, model.config.name,
-                                       model.parameters));
-  run.finish();
-  checkpoint.states = std::make_unique<CheckpointStates>(folder, has_master, model);
-  return checkpoint;
+Checkpoint::Checkpoint(const fs::path& folder)
+    : record_(parse_record(read_record_text(folder), (folder / kRecordFile).string())),
+      weights_(folder / kWeightsFile),
+      states_(folder / kStatesFile),
+      has_master_(record_.description.find("states")->value != "\"bf16\"") {
+  const auto require_own = [&](const char* name, const SafetensorsFile& file) {
+    if (file.identity() == record_.files.at(name)) return;
+    throw InputError(
+        fmt::format("{}: is not the file that {} was written with: it is of another checkpoint or damaged; take all "
+                    "three files from one checkpoint",
+                    (folder / name).string(), kRecordFile));
+  };
+  require_own(kWeightsFile, weights_);
+  require_own(kStatesFile, states_);
+}
+
+void Checkpoint::verify(const Model& model) const {
+  const bool half = record_.description.find("moments")->value == "\"bf16\"";
+  weights_.require_exactly(weight_entries(model));
+  states_.require_exactly(state_entries(model, has_master_, half ? StoredType::bf16 : StoredType::f32));
+  weights_.verify();
+  states_.verify();
+}
+
+const SafetensorsFile& Checkpoint::file_of(StatePart part) const {
+  return part == StatePart::master && !has_master_ ? weights_ : states_;
+}
+
+void Checkpoint::read(const ParameterTensor& tensor, StatePart part, std::int64_t first, std::span<float> out) const {
+  const SafetensorsFile& file = file_of(part);
+  file.read(&file == &weights_ ? tensor.name : stored_name(part, tensor), first, out);
+}
+
+std::string Checkpoint::place(const ParameterTensor& tensor, StatePart part) const {
+  const SafetensorsFile& file = file_of(part);
+  return fmt::format("{}: {}", file.path().string(), &file == &weights_ ? tensor.name : stored_name(part, tensor));
+}
+
+std::unique_ptr<Checkpoint> open_checkpoint(const fs::path& folder) {
+  constexpr int kAttempts = 10;
+  for (int attempt = 1;; ++attempt) {
+    const std::string before = record_bytes(folder);
+    try {
+      return std::make_unique<Checkpoint>(folder);
+    } catch (const InputError&) {
+      // Another run has put a new one in its place between one file and the next: then that one.
+      if (attempt == kAttempts || record_bytes(folder) == before) throw;
+    }
+  }
 }
 
 }  // namespace penstock::exec

@@ -1,8 +1,7 @@
 // Checkpoints: a folder with
 //   model.safetensors      bf16 weights under Hugging Face's names: what any other program can load
 //   optimizer.safetensors  "master.NAME" (fp32), "moment_m.NAME", "moment_v.NAME" (fp32 or bf16)
-//   run.json               "penstock-checkpoint/1": step, seed, states, model
-// Each tensor has a checksum in its file's header, verified when the checkpoint is opened; older ones have none.
+//   run.json               what they are of, and that they belong together (checkpoint_record.h)
 // Whole or not at all: written beside, fsynced, then exchanged with what was there. A run that resumes gives the bits
 // of one that was never interrupted (random numbers are functions of seed and step, so those two are their whole
 // state).
@@ -12,6 +11,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "exec/checkpoint/checkpoint_record.h"
 #include "exec/checkpoint/state_source.h"
 #include "exec/checkpoint/states.h"
 
@@ -19,7 +19,7 @@ namespace penstock::exec {
 
 struct CheckpointInfo {
   std::int64_t step = 0;  // optimizer steps done
-  std::uint64_t seed = 0;
+  RunDescription description;
 };
 
 /// Throws InputError if `folder` exists and is neither empty nor a checkpoint and nothing else, or its parent does not
@@ -30,11 +30,30 @@ void check_save_target(const std::filesystem::path& folder);
 void save_checkpoint(const std::filesystem::path& folder, const CheckpointInfo& info, const Schedule& schedule,
                      const Model& model, const StateReader& states);
 
-struct Checkpoint {
-  CheckpointInfo info;
-  std::unique_ptr<StateSource> states;
+/// Files that were opened together and belong together; another run may save to their folder meanwhile.
+class Checkpoint : public StateSource {
+ public:
+  /// Throws InputError if `folder` is not a checkpoint, or its files are not those that its run.json was written with.
+  explicit Checkpoint(const std::filesystem::path& folder);
+
+  std::int64_t step() const { return record_.step; }
+  const RunDescription& description() const { return record_.description; }
+  /// Reads all of it. Throws InputError, with file and tensor, unless every tensor of the model is there, in its shape
+  /// and type and as it was written, and nothing else.
+  void verify(const Model& model) const;
+  void read(const ParameterTensor& tensor, StatePart part, std::int64_t first, std::span<float> out) const override;
+  std::string place(const ParameterTensor& tensor, StatePart part) const override;
+
+ private:
+  /// That of kWeightsFile, or kStatesFile.
+  const SafetensorsFile& file_of(StatePart part) const;
+
+  CheckpointRecord record_;
+  SafetensorsFile weights_, states_;
+  bool has_master_;
 };
-/// Throws InputError if it is not a checkpoint of this model, or is damaged: then with the file and the tensor.
-Checkpoint open_checkpoint(const std::filesystem::path& folder, const Model& model);
+
+/// Waits out another run that replaces it at this moment. Throws InputError as Checkpoint does.
+std::unique_ptr<Checkpoint> open_checkpoint(const std::filesystem::path& folder);
 
 }  // namespace penstock::exec

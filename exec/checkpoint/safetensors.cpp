@@ -257,6 +257,7 @@ void SafetensorsFile::read_header(std::int64_t size) {
                     place, size, data));
   std::string text(length, '\0');
   read_exactly(file_.get(), 8, text.data(), static_cast<std::int64_t>(length), path_);
+  identity_ = {size, crc32_of(0, std::as_bytes(std::span(text)))};
   const nlohmann::json json = parse_json(text, place);
   const std::map<std::string, std::uint32_t> checksums = read_checksums(json, place);
   for (const auto& [name, value] : json.items()) {
@@ -380,11 +381,15 @@ void SafetensorsWriter::append(std::span<const std::byte> bytes) {
   file_.write({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
-void SafetensorsWriter::close() {
+FileIdentity SafetensorsWriter::close() {
   for (const Tensor& tensor : tensors_)
     if (tensor.missing != 0) throw std::logic_error("fewer bytes than declared");
-  file_.write_at(8, header());
+  const std::string text = header();
+  file_.write_at(8, text);
   file_.commit();
+  std::int64_t bytes = 8 + static_cast<std::int64_t>(text.size());
+  for (const Tensor& tensor : tensors_) bytes += tensor.bytes;
+  return {bytes, crc32_of(0, std::as_bytes(std::span(text)))};
 }
 
 }  // namespace penstock::exec

@@ -63,6 +63,14 @@ struct StoredTensor {
 };
 using StoredTensors = std::map<std::string, StoredTensor, std::less<>>;
 
+/// Tells a file from every other: its header has the checksums of all its tensors, where their bytes are checked.
+struct FileIdentity {
+  std::int64_t bytes = 0;
+  std::uint32_t header_checksum = 0;  // CRC-32 of the header
+
+  bool operator==(const FileIdentity&) const = default;
+};
+
 /// Thread safety: reads may run side by side.
 class SafetensorsFile {
  public:
@@ -73,6 +81,7 @@ class SafetensorsFile {
 
   const std::filesystem::path& path() const { return path_; }
   const StoredTensors& tensors() const { return tensors_; }
+  const FileIdentity& identity() const { return identity_; }
   /// nullptr if there is none of that name.
   const StoredTensor* find(std::string_view name) const;
   /// Throws InputError unless the file has these tensors in these types and shapes, and no others: names the tensor,
@@ -90,6 +99,7 @@ class SafetensorsFile {
 
   std::filesystem::path path_;
   FileHandle file_;
+  FileIdentity identity_;
   StoredTensors tensors_;
 };
 
@@ -102,7 +112,7 @@ class SafetensorsWriter {
   void append(std::span<const std::byte> bytes);
   /// Puts the checksums into the header and the file in its place. Throws std::logic_error if not all declared bytes
   /// came.
-  void close();
+  FileIdentity close();
 
  private:
   struct Tensor {

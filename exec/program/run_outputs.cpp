@@ -31,8 +31,8 @@ std::string write_run_files(const RunCommandOptions& options, const RunSetup& se
                             const Training& training, Attempts& attempts) {
   std::string text;
   const auto save = [&] {
-    save_checkpoint(options.save, {training.steps_done(), setup.scenario.run.seed}, setup.schedule,
-                    setup.scenario.model, training.states());
+    save_checkpoint(options.save, {training.steps_done(), setup.description}, setup.schedule, setup.scenario.model,
+                    training.states());
     text += fmt::format("saved step {} to {}\n", training.steps_done(), options.save.string());
   };
   const auto record = [&] {

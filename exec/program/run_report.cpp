@@ -41,6 +41,26 @@ std::string memory_lines(const RunSetup& setup) {
   return text;
 }
 
+std::string resumed_text(const RunSetup& setup) {
+  if (!setup.resumed) return "";
+  const Resumed& resumed = *setup.resumed;
+  std::string text = fmt::format("resumed after step {} of {}{}\n", setup.steps_before, resumed.from.string(),
+                                 setup.scenario.run.weights.empty() ? "" : "; run.weights is not read");
+  for (const ChangedValue& value : resumed.changed)
+    text += fmt::format("changed since then, as allowed: {} was {}, is {}\n", value.key, value.before, value.now);
+  for (const std::string& key : resumed.allowed_in_vain)
+    text += fmt::format("--allow-changed {}: not needed, it is as it was\n", key);
+  return text;
+}
+
+ordered_json resumed_json(const RunSetup& setup) {
+  ordered_json changed = ordered_json::array();
+  for (const ChangedValue& value : setup.resumed->changed)
+    changed.push_back(
+        {{"key", value.key}, {"before", ordered_json::parse(value.before)}, {"now", ordered_json::parse(value.now)}});
+  return {{"from", setup.resumed->from.string()}, {"step", setup.steps_before}, {"changed", changed}};
+}
+
 ordered_json data_json(const TokenSource& tokens) {
   ordered_json passed_over = ordered_json::array();
   for (const PassedOver& what : tokens.passed_over())
@@ -63,7 +83,7 @@ std::string head_text(const RunSetup& setup) {
   if (const std::string weights = setup.states->describe(); !weights.empty())
     text += fmt::format("weights: {}\n", weights);
   text += memory_lines(setup);
-  if (setup.steps_before > 0) text += fmt::format("resumed after step {}\n", setup.steps_before);
+  text += resumed_text(setup);
   return text;
 }
 
@@ -204,6 +224,7 @@ ordered_json result_json(const RunSetup& setup, const Training& training, const 
                          {"host_counted_bytes", beside.counted_bytes},
                          {"gpu_bytes", beside.gpu_bytes}}}};
   if (const std::string weights = setup.states->describe(); !weights.empty()) json["weights"] = weights;
+  if (setup.resumed) json["resumed"] = resumed_json(setup);
   if (speed)
     json["steady"] = {{"step_seconds", speed->step_seconds},
                       {"spread", speed->spread},

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "exec/checkpoint/checkpoint.h"
@@ -18,20 +19,36 @@
 namespace penstock::exec {
 namespace {
 
-void choose_states(const RunCommandOptions& options, RunSetup& setup) {
-  if (!options.resume.empty()) {
-    Checkpoint checkpoint = open_checkpoint(options.resume, setup.scenario.model);
-    if (checkpoint.info.seed != setup.scenario.run.seed)
-      throw InputError(
-          fmt::format("{}: was trained with seed {}, the scenario says {}; --set run.seed={} goes on with its data",
-                      options.resume.string(), checkpoint.info.seed, setup.scenario.run.seed, checkpoint.info.seed));
-    setup.steps_before = checkpoint.info.step;
-    setup.states = std::move(checkpoint.states);
-  } else if (!setup.scenario.run.weights.empty()) {
-    setup.states = published_states(setup.scenario.run.weights, setup.scenario.model);
-  } else {
-    setup.states = random_states(setup.scenario.run.seed);
-  }
+namespace fs = std::filesystem;
+
+/// A planner may cut the MLP into chunks to make a model fit, which decides the bits: what a run leaves open, a resumed
+/// one takes from the checkpoint.
+void plan_with_chunks_of(const RunDescription& before, const std::set<std::string>& allowed, Scenario& scenario) {
+  if (!is_planned(scenario.policy.name)) return;
+  Chunking& chunking = scenario.policy.numerics.chunking;
+  const auto take = [&](const char* key, std::int64_t& tokens) {
+    if (allowed.contains(key) || !scenario.fixed.insert(key).second) return;
+    tokens = std::stoll(before.find(key)->value);
+  };
+  take("mlp_chunk_tokens", chunking.mlp_tokens);
+  take("loss_chunk_tokens", chunking.loss_tokens);
+}
+
+std::unique_ptr<StateSource> fresh_states(const Scenario& scenario) {
+  if (scenario.run.weights.empty()) return random_states(scenario.run.seed);
+  return published_states(scenario.run.weights, scenario.model);
+}
+
+void resume(std::unique_ptr<Checkpoint> checkpoint, const fs::path& from, const std::set<std::string>& allowed,
+            RunSetup& setup) {
+  Resumed resumed{from, require_same(checkpoint->description(), setup.description, allowed, from.string()), {}};
+  std::set<std::string> in_vain = allowed;
+  for (const ChangedValue& value : resumed.changed) in_vain.erase(value.key);
+  resumed.allowed_in_vain.assign(in_vain.begin(), in_vain.end());
+  checkpoint->verify(setup.scenario.model);
+  setup.steps_before = checkpoint->step();
+  setup.states = std::move(checkpoint);
+  setup.resumed = std::move(resumed);
 }
 
 RunShape run_shape(const RunCommandOptions& options, const RunSetup& setup, int cores) {
@@ -63,7 +80,17 @@ RunSetup prepare_run(const RunCommandOptions& options, StatusLine& status) {
   status.show("reading the data ...");
   setup.tokens = open_tokens(scenario.run.data, scenario.path, shape, scenario.run.seed);
   status.clear();
-  choose_states(options, setup);
+  const std::set<std::string> allowed = allowed_keys(options.allow_changed);
+  if (!allowed.empty() && options.resume.empty())
+    throw InputError(
+        "--allow-changed: is about a checkpoint that is gone on with; give --resume FOLDER, or leave it out");
+  std::unique_ptr<Checkpoint> checkpoint;
+  if (!options.resume.empty()) {
+    checkpoint = open_checkpoint(options.resume);
+    plan_with_chunks_of(checkpoint->description(), allowed, setup.scenario);
+  } else {
+    setup.states = fresh_states(scenario);
+  }
   setup.backend = open_backend(setup.scenario, options.backend, options.hbm_limit);
   limit_hbm(setup.scenario, *setup.backend);
   const MemoryLimits limits = read_memory_limits();
@@ -83,6 +110,11 @@ RunSetup prepare_run(const RunCommandOptions& options, StatusLine& status) {
   if (!options.timeline.empty() && options.schedule.empty()) {
     setup.schedule_beside = schedule_beside(options.timeline, schedule_hash(setup.schedule));
     check_run_outputs(options, scenario, setup.schedule_beside);
+  }
+  setup.description = describe_run(setup.schedule, scenario.run, setup.tokens->checksum());
+  if (checkpoint) {
+    status.show("reading the checkpoint ...");
+    resume(std::move(checkpoint), options.resume, allowed, setup);
   }
   begin_resident_peak();
   status.clear();

@@ -4,8 +4,11 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
+#include "exec/checkpoint/run_description.h"
 #include "exec/checkpoint/state_source.h"
 #include "exec/data/tokens.h"
 #include "exec/program/commands.h"
@@ -16,6 +19,12 @@
 #include "shared/scenario/scenario.h"
 
 namespace penstock::exec {
+
+struct Resumed {
+  std::filesystem::path from;
+  std::vector<ChangedValue> changed;         // since the checkpoint, as allowed
+  std::vector<std::string> allowed_in_vain;  // keys that do not differ
+};
 
 struct RunSetup {
   Scenario scenario;
@@ -29,6 +38,8 @@ struct RunSetup {
   std::int64_t host_bytes = 0;            // that could be allocated before anything was
   BesideArenas beside;                    // what of them was left to the run itself
   TierCapacities room;                    // what arenas could take
+  RunDescription description;
+  std::optional<Resumed> resumed;
 };
 
 /// Everything that can be wrong is found out here, before memory is taken.

@@ -18,6 +18,28 @@
 namespace penstock::exec {
 namespace {
 
+CheckpointInfo info(const SmallRun& run, std::int64_t step, std::uint64_t seed = 7) {
+  RunOptions options;
+  options.seed = seed;
+  return {step, describe_run(run.schedule(), options, "random")};
+}
+
+void save(const std::filesystem::path& folder, SmallRun& run, std::int64_t step, std::uint64_t seed = 7) {
+  save_checkpoint(folder, info(run, step, seed), run.schedule(), run.model(), run.training().states());
+}
+
+/// A model whose states are there, untrained.
+SmallRun fresh_run(const PolicyInput& in = small::input(small::llama(), "penstock"), std::uint64_t seed = 3) {
+  SmallRun run(in);
+  run.training().load(*random_states(seed));
+  return run;
+}
+
+std::string read_file(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
 /// Three steps, a checkpoint, two more in a new run with `in_after`.
 RunBits interrupted(const PolicyInput& in, const PolicyInput& in_after, const std::filesystem::path& folder) {
   RunBits bits;
@@ -25,14 +47,15 @@ RunBits interrupted(const PolicyInput& in, const PolicyInput& in_after, const st
     SmallRun run(in);
     run.training().load(*random_states(3));
     run.training().run(run.options(3));
-    save_checkpoint(folder, {run.training().steps_done(), 7}, run.schedule(), run.model(), run.training().states());
+    save(folder, run, run.training().steps_done());
     bits = run.bits();
   }
-  const Checkpoint checkpoint = open_checkpoint(folder, in_after.model);
-  EXPECT_EQ(checkpoint.info.step, 3);
-  EXPECT_EQ(checkpoint.info.seed, 7u);
+  const auto checkpoint = open_checkpoint(folder);
+  EXPECT_EQ(checkpoint->step(), 3);
+  EXPECT_EQ(checkpoint->description().find("seed")->value, "7");
+  checkpoint->verify(in_after.model);
   SmallRun run(in_after);
-  run.training().load(*checkpoint.states, checkpoint.info.step);
+  run.training().load(*checkpoint, checkpoint->step());
   run.training().run(run.options(2));
   bits.losses.insert(bits.losses.end(), run.bits().losses.begin(), run.bits().losses.end());
   bits.norms.insert(bits.norms.end(), run.bits().norms.begin(), run.bits().norms.end());
@@ -73,7 +96,7 @@ TEST(Checkpoint, WeightsAreReadableUnderTheirPublishedNames) {
   const PolicyInput in = small::input(small::llama(), "penstock");
   SmallRun run(in);
   run.training().load(*random_states(3));
-  save_checkpoint(folder.path() / "c", {0, 7}, run.schedule(), run.model(), run.training().states());
+  save(folder.path() / "c", run, 0);
   const auto published = published_states(folder.path() / "c", run.model());
   const ParameterTensor& tensor = run.model().layers[2].tensors.back();
   std::vector<float> saved(4), fresh(4);
@@ -87,12 +110,11 @@ TEST(Checkpoint, WeightsAreReadableUnderTheirPublishedNames) {
 TEST(Checkpoint, ANewOneReplacesTheOldOneAndLeavesNothingBeside) {
   const TemporaryFolder folder;
   const auto place = folder.path() / "c";
-  SmallRun run(small::input(small::llama(), "penstock"));
-  run.training().load(*random_states(3));
-  save_checkpoint(place, {1, 7}, run.schedule(), run.model(), run.training().states());
+  SmallRun run = fresh_run();
+  save(place, run, 1);
   folder.write("c.partial/model.safetensors", "the rest of a crash");
-  save_checkpoint(place, {2, 7}, run.schedule(), run.model(), run.training().states());
-  EXPECT_EQ(open_checkpoint(place, run.model()).info.step, 2);
+  save(place, run, 2);
+  EXPECT_EQ(open_checkpoint(place)->step(), 2);
   int entries = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder.path())) entries += entry.exists() ? 1 : 0;
   EXPECT_EQ(entries, 1);
@@ -101,13 +123,12 @@ TEST(Checkpoint, ANewOneReplacesTheOldOneAndLeavesNothingBeside) {
 TEST(Checkpoint, ALinkStaysOneAndLeadsToTheNewOne) {
   const TemporaryFolder folder;
   const auto link = folder.path() / "latest";
-  SmallRun run(small::input(small::llama(), "penstock"));
-  run.training().load(*random_states(3));
-  save_checkpoint(folder.path() / "c", {1, 7}, run.schedule(), run.model(), run.training().states());
+  SmallRun run = fresh_run();
+  save(folder.path() / "c", run, 1);
   std::filesystem::create_directory_symlink("c", link);
-  save_checkpoint(link, {2, 7}, run.schedule(), run.model(), run.training().states());
+  save(link, run, 2);
   EXPECT_TRUE(std::filesystem::is_symlink(link));
-  EXPECT_EQ(open_checkpoint(folder.path() / "c", run.model()).info.step, 2);
+  EXPECT_EQ(open_checkpoint(folder.path() / "c")->step(), 2);
 }
 
 TEST(Checkpoint, NeverReplacesAFolderThatIsNoCheckpoint) {
@@ -139,27 +160,68 @@ TEST(Checkpoint, NeverRemovesWhatItDidNotWrite) {
 TEST(Checkpoint, RefusesAnotherModelAndAnotherFormat) {
   const TemporaryFolder folder;
   const auto place = folder.path() / "c";
-  SmallRun run(small::input(small::llama(), "penstock"));
-  run.training().load(*random_states(3));
-  save_checkpoint(place, {1, 7}, run.schedule(), run.model(), run.training().states());
-  EXPECT_NE(error_text([&] { open_checkpoint(place, small::qwen2_tied()); }).find("small-qwen2 has"),
-            std::string::npos);
-  // Found out when it is opened, not when the first state is read: optimizer states under other names.
-  std::filesystem::copy_file(place / "model.safetensors", place / "optimizer.safetensors",
-                             std::filesystem::copy_options::overwrite_existing);
-  EXPECT_NE(
-      error_text([&] { open_checkpoint(place, run.model()); }).find("master.model.embed_tokens.weight: is not there"),
-      std::string::npos);
+  SmallRun run = fresh_run();
+  save(place, run, 1);
+  EXPECT_NE(error_text([&] { open_checkpoint(place)->verify(small::qwen2_tied()); }), "");
   folder.write("c/run.json", R"({"format":"penstock-checkpoint/9"})");
-  EXPECT_NE(error_text([&] { open_checkpoint(place, run.model()); }).find("penstock-checkpoint/9"), std::string::npos);
+  EXPECT_MENTIONS(error_text([&] { open_checkpoint(place); }), "penstock-checkpoint/9");
+  EXPECT_MENTIONS(error_text([&] { open_checkpoint(folder.path() / "no"); }), "no/run.json");
+}
+
+TEST(Checkpoint, FilesOfTwoCheckpointsAreRefusedByName) {
+  const TemporaryFolder folder;
+  SmallRun run = fresh_run(), other = fresh_run(small::input(small::llama(), "penstock"), 4);
+  run.training().run(run.options(1));
+  save(folder.path() / "step1", run, 1);
+  run.training().run(run.options(1));
+  save(folder.path() / "step2", run, 2);
+  save(folder.path() / "seed", other, 2, 8);
+  for (const char* from : {"step1", "seed"})
+    for (const char* name : {kWeightsFile, kStatesFile, kRecordFile}) {
+      const auto mixed = folder.path() / "mixed";
+      std::filesystem::remove_all(mixed);
+      std::filesystem::copy(folder.path() / "step2", mixed);
+      std::filesystem::copy_file(folder.path() / from / name, mixed / name,
+                                 std::filesystem::copy_options::overwrite_existing);
+      const std::string error = error_text([&] { open_checkpoint(mixed); });
+      // A run.json from elsewhere makes the first of the other two a stranger.
+      EXPECT_MENTIONS(error,
+                      std::string(name == kRecordFile ? kWeightsFile : name) + ": is not the file that run.json");
+    }
+}
+
+TEST(Checkpoint, AFlippedBitInAHeaderIsFoundWithoutReadingTheTensors) {
+  const TemporaryFolder folder;
+  const auto place = folder.path() / "c";
+  SmallRun run = fresh_run();
+  save(place, run, 1);
+  for (const char* name : {kWeightsFile, kStatesFile}) {
+    const std::string whole = read_file(place / name);
+    const std::size_t header = 8 + static_cast<unsigned char>(whole[0]) + 256u * static_cast<unsigned char>(whole[1]);
+    std::fstream file(place / name, std::ios::binary | std::ios::in | std::ios::out);
+    const auto put = [&](std::size_t at, char byte) {
+      file.seekp(static_cast<std::streamoff>(at));
+      file.put(byte);
+      file.flush();
+    };
+    // Every bit of the length, then a few hundred of the header, not always the same of a byte.
+    for (std::size_t bit = 0; bit < 8 * header; bit += bit < 64 ? 1 : header / 25 | 1) {
+      put(bit / 8, static_cast<char>(whole[bit / 8] ^ (1 << bit % 8)));
+      EXPECT_MENTIONS(error_text([&] { open_checkpoint(place); }), name);
+      put(bit / 8, whole[bit / 8]);
+    }
+    folder.write(std::string("c/") + name, whole + "x");
+    EXPECT_MENTIONS(error_text([&] { open_checkpoint(place); }), name);
+    folder.write(std::string("c/") + name, whole);
+  }
+  EXPECT_EQ(error_text([&] { open_checkpoint(place)->verify(run.model()); }), "");
 }
 
 TEST(Checkpoint, RefusesOneThatWasDamagedOnDisk) {
   const TemporaryFolder folder;
   const auto place = folder.path() / "c";
-  SmallRun run(small::input(small::llama(), "penstock"));
-  run.training().load(*random_states(3));
-  save_checkpoint(place, {1, 7}, run.schedule(), run.model(), run.training().states());
+  SmallRun run = fresh_run();
+  save(place, run, 1);
   for (const char* name : {"optimizer.safetensors", "model.safetensors"}) {
     // The last byte is the last tensor's, the final norm's.
     std::fstream file(place / name, std::ios::binary | std::ios::in | std::ios::out);
@@ -168,7 +230,7 @@ TEST(Checkpoint, RefusesOneThatWasDamagedOnDisk) {
     file.seekp(-1, std::ios::end);
     file.put(static_cast<char>(last ^ 1));
     file.close();
-    const std::string error = error_text([&] { open_checkpoint(place, run.model()); });
+    const std::string error = error_text([&] { open_checkpoint(place)->verify(run.model()); });
     EXPECT_NE(error.find(name), std::string::npos) << error;
     EXPECT_NE(error.find(": the bytes have checksum"), std::string::npos) << error;
   }
