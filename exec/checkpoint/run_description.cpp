@@ -9,7 +9,7 @@
 
 #include "shared/error.h"
 #include "shared/ir/schedule_names.h"
-#include "shared/toml_reader.h"
+#include "shared/nearest_name.h"
 
 namespace penstock::exec {
 namespace {

@@ -11,22 +11,12 @@
 #include <vector>
 
 #include "exec/checkpoint/safetensors.h"
-#include "tests/exec/runtime/small_run.h"
+#include "tests/exec/checkpoint/small_checkpoint.h"
 #include "tests/shared/error_text.h"
 #include "tests/shared/temporary_folder.h"
 
 namespace penstock::exec {
 namespace {
-
-CheckpointInfo info(const SmallRun& run, std::int64_t step, std::uint64_t seed = 7) {
-  RunOptions options;
-  options.seed = seed;
-  return {step, describe_run(run.schedule(), options, "random")};
-}
-
-void save(const std::filesystem::path& folder, SmallRun& run, std::int64_t step, std::uint64_t seed = 7) {
-  save_checkpoint(folder, info(run, step, seed), run.schedule(), run.model(), run.training().states());
-}
 
 /// A model whose states are there, untrained.
 SmallRun fresh_run(const PolicyInput& in = small::input(small::llama(), "penstock"), std::uint64_t seed = 3) {

@@ -8,9 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "exec/checkpoint/checkpoint.h"
 #include "tests/exec/checkpoint/published_files.h"
-#include "tests/exec/runtime/small_run.h"
+#include "tests/exec/checkpoint/small_checkpoint.h"
 #include "tests/shared/error_text.h"
 #include "tests/shared/temporary_folder.h"
 
@@ -133,7 +132,7 @@ TEST(LoadStates, ACheckpointsValuesAreFoundInItsFile) {
   const auto place = folder.path() / "c";
   SmallRun run(with_states(StateFormat::planes));
   run.training().load(*random_states(3));
-  save_checkpoint(place, {1, 7}, run.schedule(), run.model(), run.training().states());
+  save(place, run, 1);
   // Another program's file without checksums, with one moment that is lost.
   PublishedTensors tensors;
   for (const Layer& layer : run.model().layers)
@@ -144,8 +143,9 @@ TEST(LoadStates, ACheckpointsValuesAreFoundInItsFile) {
   values[1] = NAN;
   tensors["moment_v.model.norm.weight"] = f32_tensor({64}, values);
   folder.write("c/optimizer.safetensors", safetensors_text(tensors));
-  const Checkpoint checkpoint = open_checkpoint(place, run.model());
-  EXPECT_MENTIONS(load_error(with_states(StateFormat::planes), *checkpoint.states),
+  bind_files(place);
+  const auto checkpoint = open_checkpoint(place);
+  EXPECT_MENTIONS(load_error(with_states(StateFormat::planes), *checkpoint),
                   "optimizer.safetensors: moment_v.model.norm.weight[1] is nan");
 }
 
@@ -154,7 +154,7 @@ TEST(Checkpoint, ShapesOfItsTensorsAreChecked) {
   const auto place = folder.path() / "c";
   SmallRun run(with_states(StateFormat::planes));
   run.training().load(*random_states(3));
-  save_checkpoint(place, {1, 7}, run.schedule(), run.model(), run.training().states());
+  save(place, run, 1);
   const auto error = [&](const std::string& name, const PublishedTensor& changed) {
     PublishedTensors tensors;
     for (const Layer& layer : run.model().layers)
@@ -163,7 +163,8 @@ TEST(Checkpoint, ShapesOfItsTensorsAreChecked) {
           tensors[part + tensor.name] = zeros("F32", stored_shape(tensor), 4);
     tensors[name] = changed;
     folder.write("c/optimizer.safetensors", safetensors_text(tensors));
-    return error_text([&] { open_checkpoint(place, run.model()); });
+    bind_files(place);
+    return error_text([&] { open_checkpoint(place)->verify(run.model()); });
   };
   const std::string up = "model.layers.0.mlp.up_proj.weight";
   EXPECT_MENTIONS(error("master." + up, zeros("F32", {64, 128}, 4)), "is F32 [64, 128]; F32 [128, 64] is needed");
