@@ -123,6 +123,7 @@ std::string why_not_read(const fs::path& path, int reason) {
   std::string text = std::strerror(reason);
   std::error_code error;
   if (reason == EACCES) return text + "; give yourself the right to read it";
+  if (reason == EMFILE) return text + "; allow more (ulimit -n)";
   if (reason != ENOENT) return text;
   if (fs::is_symlink(fs::symlink_status(path, error)))
     return fmt::format("{}; it is a link to {}, which is not there", text, fs::read_symlink(path, error).string());

@@ -106,6 +106,8 @@ class PublishedStates : public StateSource {
     if (!unlisted.empty())
       why = fmt::format("{} has {}, which the index does not list; take index and files of one download",
                         files_.unlisted().at(unlisted[0]).file->path().string(), some_of(unlisted));
+    if (const std::filesystem::path index = files_.index_beside(); !index.empty())
+      why = fmt::format("if this is one of several files, name the index beside it, {}", index.string());
     throw InputError(fmt::format("{}: the weights lack {} of the {} tensors that {} needs: {}; {}", path(),
                                  missing.size(), needed, model_.config.name, some_of(missing), why));
   }

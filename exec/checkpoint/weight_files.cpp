@@ -232,6 +232,11 @@ void WeightFiles::read(std::string_view name, std::int64_t first, std::span<floa
   source->file->read(name, first, out);
 }
 
+fs::path WeightFiles::index_beside() const {
+  const fs::path index = start_.parent_path() / kIndex;
+  return start_.extension() != ".json" && is_there(index) ? index : fs::path();
+}
+
 std::string WeightFiles::describe() const {
   std::string text = start_.string();
   if (start_.extension() == ".json") text += fmt::format(", {} tensors from {} files", tensors_.size(), files_.size());

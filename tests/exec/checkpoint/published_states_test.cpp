@@ -358,5 +358,24 @@ TEST(PublishedStates, TensorsOutsideTheIndexAreNeitherReadNorPassedOver) {
   EXPECT_MENTIONS(error([](const std::string&) { return false; }), "\"qwen2\" have q, k, v biases");
 }
 
+TEST(PublishedStates, OneOfSeveralFilesIsNoModel) {
+  const Model model = llama();
+  const TemporaryFolder folder;
+  const PublishedTensors tensors = published_tensors(model);
+  PublishedTensors first, second;
+  nlohmann::json map;
+  for (const auto& [name, tensor] : tensors) {
+    (name < "model.layers.1" ? first : second)[name] = tensor;
+    map[name] = name < "model.layers.1" ? "model-1.safetensors" : "model-2.safetensors";
+  }
+  const auto one = folder.write("model-1.safetensors", safetensors_text(first));
+  folder.write("model-2.safetensors", safetensors_text(second));
+  EXPECT_MENTIONS(error_text([&] { published_states(one, model); }), "or were not downloaded whole");
+  const auto index = folder.write("model.safetensors.index.json", nlohmann::json{{"weight_map", map}}.dump());
+  EXPECT_MENTIONS(error_text([&] { published_states(one, model); }),
+                  "if this is one of several files, name the index beside it, " + index.string());
+  EXPECT_EQ(error_text([&] { published_states(folder.path(), model); }), "");
+}
+
 }  // namespace
 }  // namespace penstock::exec
