@@ -18,8 +18,8 @@ namespace penstock::exec {
 namespace {
 
 constexpr std::string_view kBaseModel = "model.";  // what transformers puts before the names of a model without head
-constexpr const char* kHead = "lm_head.weight";
-constexpr const char* kEmbedding = "model.embed_tokens.weight";
+constexpr std::string_view kHead = "lm_head.weight";
+constexpr std::string_view kEmbedding = "model.embed_tokens.weight";
 constexpr std::string_view kRotaryTable = "rotary_emb.inv_freq";
 constexpr std::int64_t kPiece = std::int64_t{1} << 20;  // elements compared at a time
 // A table may have been rounded to bf16 (2^-9 of a value) or, far down, to the steps of fp16 (2^-24).
@@ -30,7 +30,8 @@ int all_cores() { return static_cast<int>(std::max(1u, std::thread::hardware_con
 class PublishedStates : public StateSource {
  public:
   PublishedStates(const std::filesystem::path& path, const Model& model) : model_(model), files_(path) {
-    find_base_names();
+    // A base model that was saved alone (AutoModel) has the same names without "model.".
+    base_names_ = files_.find(kEmbedding) == nullptr && files_.find(kEmbedding.substr(kBaseModel.size())) != nullptr;
     require_all();
     require_no_other();
     require_dtypes();
@@ -67,18 +68,6 @@ class PublishedStates : public StateSource {
   }
   std::string path() const { return files_.path().string(); }
 
-  /// A base model that was saved alone (AutoModel) has the same names without "model.".
-  void find_base_names() {
-    bool full = false, base = false;
-    for_each_tensor([&](const ParameterTensor& tensor) {
-      const std::string_view name = tensor.name;
-      if (!name.starts_with(kBaseModel)) return;
-      full = full || files_.find(name) != nullptr;
-      base = base || files_.find(name.substr(kBaseModel.size())) != nullptr;
-    });
-    base_names_ = base && !full;
-  }
-
   /// Names in the files beyond the model's, in and outside the index.
   std::vector<std::string> other_names() const {
     std::set<std::string_view> needed;
@@ -106,8 +95,8 @@ class PublishedStates : public StateSource {
     if (!unlisted.empty())
       why = fmt::format("{} has {}, which the index does not list; take index and files of one download",
                         files_.unlisted().at(unlisted[0]).file->path().string(), some_of(unlisted));
-    if (const std::filesystem::path index = files_.index_beside(); !index.empty())
-      why = fmt::format("if this is one of several files, name the index beside it, {}", index.string());
+    if (const std::filesystem::path index = files_.index_of(missing[0]); !index.empty())
+      why = fmt::format("this is one of several files; name the index of all, {}", index.string());
     throw InputError(fmt::format("{}: the weights lack {} of the {} tensors that {} needs: {}; {}", path(),
                                  missing.size(), needed, model_.config.name, some_of(missing), why));
   }

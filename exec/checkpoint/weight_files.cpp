@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kMaxIndexBytes = std::int64_t{100} << 20;  // Llama-3.1-405B's has 97 kB
+constexpr std::int64_t kMaxIndexBytes = 100'000'000;  // as the header of one file
 constexpr std::size_t kMostNames = 3;
 // Names of transformers (SAFE_WEIGHTS_NAME and so on) and peft.
 constexpr const char* kSingle = "model.safetensors";
@@ -232,9 +232,16 @@ void WeightFiles::read(std::string_view name, std::int64_t first, std::span<floa
   source->file->read(name, first, out);
 }
 
-fs::path WeightFiles::index_beside() const {
+fs::path WeightFiles::index_of(std::string_view tensor) const {
   const fs::path index = start_.parent_path() / kIndex;
-  return start_.extension() != ".json" && is_there(index) ? index : fs::path();
+  if (start_.extension() == ".json" || !is_there(index)) return {};
+  try {
+    const WeightMap map = read_index(index);
+    const auto found = map.find(std::string(tensor));
+    return found != map.end() && found->second != start_.filename() ? index : fs::path();
+  } catch (const InputError&) {
+    return {};  // another file is what the user named
+  }
 }
 
 std::string WeightFiles::describe() const {

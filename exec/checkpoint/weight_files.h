@@ -43,8 +43,8 @@ class WeightFiles {
   void read(std::string_view name, std::int64_t first, std::span<float> out) const;
 
   const std::filesystem::path& path() const { return path_; }
-  /// The index that stands beside the one file that is read; empty if there is none, or it is what is read.
-  std::filesystem::path index_beside() const;
+  /// Where one file is read: the index beside it that names another file for the tensor; else empty.
+  std::filesystem::path index_of(std::string_view tensor) const;
   /// Which files are read, what was decided about tensors that stand twice, and which files beside them are not read;
   /// one line.
   std::string describe() const;

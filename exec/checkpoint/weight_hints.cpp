@@ -28,9 +28,8 @@ constexpr std::string_view kMultimodal =
 constexpr std::string_view kArchitecture =
     "these are names of another architecture; llama, qwen2, qwen3 and mistral are supported";
 constexpr std::string_view kPublisher =
-    "these are the publisher's own names, whose rows of q and k stand in another order; take the model in the format "
-    "of "
-    "transformers";
+    "these are the publisher's own names, whose rows of q and k stand in another order; take the model as "
+    "transformers stores it";
 constexpr std::string_view kFused = "q, k, v or gate, up are stored as one (as Phi-3 does), which is not supported";
 constexpr std::string_view kOtherNorms = "norms stand in other places (as in Gemma 2, OLMo 2), which is not supported";
 constexpr std::string_view kOtherHead = "this is a classifier or a reward model; take the language model";
@@ -135,12 +134,15 @@ std::string fitting_key(const Side& side, std::int64_t found, std::int64_t neede
 constexpr std::string_view kFirstLayerNames[] = {"layers.0.input_layernorm.weight", "layers.0.self_attn.q_proj.weight",
                                                  "embed_tokens.weight"};
 
-/// What stands before "layers.0..." in names that are the model's but for it; "" if there are none.
-std::string prefix_of(std::span<const std::string> names) {
-  for (const std::string_view known : kFirstLayerNames)
-    for (const std::string& name : names)
+/// What stands before "layers.0..." in other names where the model's own is missing; "" if there are none.
+std::string prefix_of(std::span<const std::string> missing, std::span<const std::string> others) {
+  for (const std::string_view known : kFirstLayerNames) {
+    if (std::none_of(missing.begin(), missing.end(), [&](const std::string& name) { return name.ends_with(known); }))
+      continue;
+    for (const std::string& name : others)
       if (name.ends_with(known) && name.size() > known.size() && name[name.size() - known.size() - 1] == '.')
         return name.substr(0, name.size() - known.size());
+  }
   return "";
 }
 
@@ -201,7 +203,7 @@ std::string why_unused(std::span<const std::string> unused, const ModelConfig& c
 std::string why_missing(std::span<const std::string> missing, std::span<const std::string> unused,
                         std::int64_t decoder_layers, const ModelConfig& config) {
   if (const std::string says = marked(unused, kStorage); !says.empty()) return says;
-  if (const std::string prefix = prefix_of(unused); !prefix.empty()) return about_prefix(prefix);
+  if (const std::string prefix = prefix_of(missing, unused); !prefix.empty()) return about_prefix(prefix);
   if (const std::string says = marked(unused, kModels); !says.empty()) return says;
   const auto all_have = [&](std::string_view part) {
     return std::all_of(missing.begin(), missing.end(),

@@ -225,7 +225,10 @@ TEST(PublishedStates, NamesOfOtherProgramsAreRecognised) {
                   "begin with \"transformer.\"");
   EXPECT_MENTIONS(error_of(llama(), {{"transformer.h.0.attn.c_attn.weight", f32_tensor({1}, {0})}}),
                   "another architecture; llama, qwen2, qwen3 and mistral are supported");
-  EXPECT_MENTIONS(error_of(llama(), {{"tok_embeddings.weight", f32_tensor({1}, {0})}}), "the publisher's own names");
+  EXPECT_MENTIONS(
+      error_of(llama(), {{"tok_embeddings.weight", f32_tensor({1}, {0})}, {"norm.weight", f32_tensor({1}, {0})}}),
+      "needs: model.embed_tokens.weight, model.layers.0.input_layernorm.weight, "
+      "model.layers.0.self_attn.q_proj.weight and 18 more; these are the publisher's own names");
   EXPECT_MENTIONS(
       error_of(llama(), {{"base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight", f32_tensor({1}, {0})}}),
       "adapter (LoRA)");
@@ -373,8 +376,15 @@ TEST(PublishedStates, OneOfSeveralFilesIsNoModel) {
   EXPECT_MENTIONS(error_text([&] { published_states(one, model); }), "or were not downloaded whole");
   const auto index = folder.write("model.safetensors.index.json", nlohmann::json{{"weight_map", map}}.dump());
   EXPECT_MENTIONS(error_text([&] { published_states(one, model); }),
-                  "if this is one of several files, name the index beside it, " + index.string());
+                  "this is one of several files; name the index of all, " + index.string());
   EXPECT_EQ(error_text([&] { published_states(folder.path(), model); }), "");
+  // An index beside that does not know better says nothing.
+  map["lm_head.weight"] = "model.safetensors";
+  folder.write("model.safetensors.index.json", nlohmann::json{{"weight_map", map}}.dump());
+  PublishedTensors headless = tensors;
+  headless.erase("lm_head.weight");
+  folder.write("model.safetensors", safetensors_text(headless));
+  EXPECT_MENTIONS(error_text([&] { published_states(folder.path(), model); }), "no language model's head");
 }
 
 }  // namespace
