@@ -7,14 +7,12 @@
 namespace penstock {
 
 ActivationStore::ActivationStore(Writer& writer) : writer_(writer), plan_(writer.plan()) {
-  workspace_ = writer_.buffer("workspace", TierKind::hbm, plan_.workspace);
+  workspace_ = writer_.buffer(TierKind::hbm, plan_.workspace, "workspace");
   make_checkpoints();
   make_ring_and_regions();
-  plan_uses();
 }
 
 void ActivationStore::make_checkpoints() {
-  const int group = plan_.largest_group;
   int last_in_dram = 0;
   std::int64_t largest_in_dram = 0;
   for (int layer = 1; layer < plan_.head; ++layer)
@@ -27,25 +25,23 @@ void ActivationStore::make_checkpoints() {
   if (!plan_.parameters.keep_layers.empty() && once && last_in_dram > 0) shared_ = plan_.head - 1 - last_in_dram;
   checkpoints_.resize(static_cast<std::size_t>(plan_.head));
   kept_.resize(static_cast<std::size_t>(plan_.head));
-  for (int layer = 1; layer < plan_.head; ++layer)
-    for (int position = 0; position < group; ++position) {
-      const auto index = static_cast<std::size_t>(layer);
-      const TierKind tier = plan_.activations(layer);
-      if (plan_.is_checkpoint(layer))
-        checkpoints_[index].push_back(
-            writer_.buffer(fmt::format("boundary {} @{}", layer, position), tier, plan_.boundary));
-      const std::int64_t guests = layer > plan_.head - 1 - shared_ ? largest_in_dram : 0;
-      if (const std::int64_t bytes = std::max(plan_.kept(layer), guests); bytes > 0)
-        kept_[index].push_back(writer_.buffer(fmt::format("kept {} @{}", layer, position), tier, bytes));
-    }
+  for (int layer = 1; layer < plan_.head; ++layer) {
+    const auto index = static_cast<std::size_t>(layer);
+    const TierKind tier = plan_.activations(layer);
+    const bool has_checkpoint = plan_.is_checkpoint(layer);
+    const std::int64_t guests = layer > plan_.head - 1 - shared_ ? largest_in_dram : 0;
+    const std::int64_t bytes = std::max(plan_.kept(layer), guests);
+    writer_.for_each_position(plan_.largest_group, [&](int position) {
+      if (has_checkpoint)
+        checkpoints_[index].add(position, writer_.buffer(tier, plan_.boundary, "boundary {} @{}", layer, position));
+      if (bytes > 0) kept_[index].add(position, writer_.buffer(tier, bytes, "kept {} @{}", layer, position));
+    });
+  }
 }
 
 void ActivationStore::make_ring_and_regions() {
   const PolicyParameters& p = plan_.parameters;
   const int group = plan_.largest_group;
-  const auto hbm = [&](const std::string& name, std::int64_t bytes) {
-    return writer_.buffer(name, TierKind::hbm, bytes);
-  };
   // The largest of the layers kept alike.
   bool some_in_dram = false;
   std::int64_t kept_in_dram = 0, recomputed = 0;
@@ -56,36 +52,39 @@ void ActivationStore::make_ring_and_regions() {
   }
   // In DRAM mode a boundary stays in the ring while it leaves, so that more slots give the copy more time.
   const bool own_ring = some_in_dram && shared_ == 0;
-  const int ring = group + (own_ring ? std::max(1, p.activation_slots - 1) : 1);
-  for (int i = 0; i < ring; ++i) current_.push_back(hbm(fmt::format("boundary ring {}", i), plan_.boundary));
-  current_of_.assign(static_cast<std::size_t>(group), 0);
+  ring_ = group + (own_ring ? std::max(1, p.activation_slots - 1) : 1);
+  writer_.for_each_position(
+      ring_, [&](int i) { current_.add(i, writer_.buffer(TierKind::hbm, plan_.boundary, "boundary ring {}", i)); });
   if (own_ring)
     for (int i = 0; i < p.activation_slots; ++i) {
-      input_slots_.push_back(hbm(fmt::format("boundary slot {}", i), plan_.boundary));
-      if (kept_in_dram > 0) kept_slots_.push_back(hbm(fmt::format("kept slot {}", i), kept_in_dram));
+      input_slots_.push_back(writer_.buffer(TierKind::hbm, plan_.boundary, "boundary slot {}", i));
+      if (kept_in_dram > 0) kept_slots_.push_back(writer_.buffer(TierKind::hbm, kept_in_dram, "kept slot {}", i));
     }
   const int block = std::clamp(plan_.head - 1 - p.first_layers, 1, p.checkpoint_every);
   const auto grid = [&](const char* name, int rows, std::int64_t bytes) {
-    std::vector<std::vector<Place>> places(static_cast<std::size_t>(rows));
+    std::vector<PlaceRow> places(static_cast<std::size_t>(rows));
     for (int row = 0; row < rows; ++row)
-      for (int position = 0; position < group; ++position)
-        places[static_cast<std::size_t>(row)].push_back(hbm(fmt::format("{} {} @{}", name, row, position), bytes));
+      writer_.for_each_position(group, [&](int position) {
+        places[static_cast<std::size_t>(row)].add(
+            position, writer_.buffer(TierKind::hbm, bytes, "{} {} @{}", name, row, position));
+      });
     return places;
   };
   block_inputs_ = grid("block boundary", block - 1, plan_.boundary);
   if (recomputed == 0) return;
   if (p.forward_twice) {
-    redo_output_ = hbm("recompute output", plan_.boundary);
+    redo_output_ = writer_.buffer(TierKind::hbm, plan_.boundary, "recompute output");
   } else {
     recomputed_ = grid("recomputed", p.recompute_loads > 0 ? block : block - 1, recomputed);
   }
-  if (p.forward_twice || p.recompute_loads == 0) redo_recomputed_ = hbm("recomputed", recomputed);
+  if (p.forward_twice || p.recompute_loads == 0)
+    redo_recomputed_ = writer_.buffer(TierKind::hbm, recomputed, "recomputed");
 }
 
 void ActivationStore::plan_uses() {
   std::size_t arrivals = 0;
-  for (int index = 0; index < static_cast<int>(plan_.visits.size()); ++index) {
-    const Visit& visit = plan_.visits[static_cast<std::size_t>(index)];
+  for (int index = 0; index < plan_.visit_count(); ++index) {
+    const Visit visit = plan_.visit(index);
     const bool reads = visit.kind == VisitKind::recompute || visit.kind == VisitKind::backward ||
                        visit.kind == VisitKind::redo_backward;
     if (!reads || !(plan_.is_checkpoint(visit.layer) || has_kept(visit.layer))) continue;
@@ -94,6 +93,11 @@ void ActivationStore::plan_uses() {
       if (in_dram(visit.layer)) ++arrivals;
     }
   }
+}
+
+void ActivationStore::start() {
+  current_of_.assign(static_cast<std::size_t>(plan_.largest_group), 0);
+  plan_uses();
 }
 
 void ActivationStore::start_group(int group) {
@@ -112,43 +116,40 @@ std::size_t ActivationStore::ring_layer(int layer) const {
 }
 
 Access ActivationStore::forward_input(int layer, int position) const {
-  if (in_shared_ring(layer))
-    return boundary(checkpoints_[ring_layer(layer)][static_cast<std::size_t>(position)], layer, position);
+  if (in_shared_ring(layer)) return boundary(checkpoints_[ring_layer(layer)].at(position), layer, position);
   if (plan_.is_checkpoint(layer) && !in_dram(layer))
-    return boundary(checkpoints_[static_cast<std::size_t>(layer)][static_cast<std::size_t>(position)], layer, position);
-  return boundary(current_[static_cast<std::size_t>(current_of_[static_cast<std::size_t>(position)])], layer, position);
+    return boundary(checkpoints_[static_cast<std::size_t>(layer)].at(position), layer, position);
+  return boundary(current_.at(current_of_[static_cast<std::size_t>(position)]), layer, position);
 }
 
 Access ActivationStore::forward_output(int layer, int position) {
   const int next = layer + 1;
   if (next < plan_.head && in_shared_ring(next)) return forward_input(next, position);
   if (plan_.is_checkpoint(next) && !in_dram(next))
-    return boundary(checkpoints_[static_cast<std::size_t>(next)][static_cast<std::size_t>(position)], next, position);
+    return boundary(checkpoints_[static_cast<std::size_t>(next)].at(position), next, position);
   current_of_[static_cast<std::size_t>(position)] = next_current_;
-  const Access output = boundary(current_[static_cast<std::size_t>(next_current_)], next, position);
-  next_current_ = (next_current_ + 1) % static_cast<int>(current_.size());
+  const Access output = boundary(current_.at(next_current_), next, position);
+  next_current_ = (next_current_ + 1) % ring_;
   return output;
 }
 
 Access ActivationStore::forward_kept(int layer, int position) const {
-  const auto row = static_cast<std::size_t>(position);
-  const Place& place = in_shared_ring(layer) ? kept_[ring_layer(layer)][row]
-                       : in_dram(layer)      ? kept_slots_[static_cast<std::size_t>(next_kept_slot_)]
-                                             : kept_[static_cast<std::size_t>(layer)][row];
+  const Place place = in_shared_ring(layer) ? kept_[ring_layer(layer)].at(position)
+                      : in_dram(layer)      ? kept_slots_[static_cast<std::size_t>(next_kept_slot_)]
+                                            : kept_[static_cast<std::size_t>(layer)].at(position);
   return Writer::access(place, plan_.kept(layer), {TensorKind::kept, layer, 0, micro_batch(position)});
 }
 
 void ActivationStore::evict(int layer, int position) {
-  const auto row = static_cast<std::size_t>(position);
   if (const int next = layer + 1; next < plan_.head && plan_.is_checkpoint(next) && in_dram(next)) {
     const Access from = forward_input(next, position);
     writer_.copy(op_name("evict boundary", next, micro_batch(position)), false, Phase::forward, from,
-                 boundary(checkpoints_[static_cast<std::size_t>(next)][row], next, position));
+                 boundary(checkpoints_[static_cast<std::size_t>(next)].at(position), next, position));
   }
   if (layer < 1 || !in_dram(layer) || !has_kept(layer)) return;
   const Access from = forward_kept(layer, position);
   writer_.copy(op_name("evict kept", layer, micro_batch(position)), false, Phase::forward, from,
-               Writer::access(kept_[static_cast<std::size_t>(layer)][row], plan_.kept(layer), from.value));
+               Writer::access(kept_[static_cast<std::size_t>(layer)].at(position), plan_.kept(layer), from.value));
   if (shared_ == 0) next_kept_slot_ = (next_kept_slot_ + 1) % static_cast<int>(kept_slots_.size());
 }
 
@@ -156,7 +157,7 @@ void ActivationStore::fetch(int visit, int position) {
   if (next_use_ == uses_.size() || uses_[next_use_].visit != visit || uses_[next_use_].position != position) return;
   const std::size_t through = next_use_ + slots();
   while (written_fetches_ < std::min(through, uses_.size()) &&
-         plan_.visits[static_cast<std::size_t>(uses_[written_fetches_].visit)].group == group_index_)
+         plan_.visit(uses_[written_fetches_].visit).group == group_index_)
     write_fetch(written_fetches_++);
   ++next_use_;
 }
@@ -165,34 +166,31 @@ void ActivationStore::write_fetch(std::size_t index) {
   const Use& use = uses_[index];
   if (!in_dram(use.layer)) return;
   const auto layer = static_cast<std::size_t>(use.layer);
-  const auto row = static_cast<std::size_t>(use.position);
   if (plan_.is_checkpoint(use.layer))
     writer_.copy(op_name("fetch boundary", use.layer, micro_batch(use.position)), true, Phase::backward,
-                 boundary(checkpoints_[layer][row], use.layer, use.position),
+                 boundary(checkpoints_[layer].at(use.position), use.layer, use.position),
                  boundary(input_place(use.layer, use.position, use.arrival), use.layer, use.position));
   if (!has_kept(use.layer)) return;
   const Value value{TensorKind::kept, use.layer, 0, micro_batch(use.position)};
   writer_.copy(op_name("fetch kept", use.layer, micro_batch(use.position)), true, Phase::backward,
-               Writer::access(kept_[layer][row], plan_.kept(use.layer), value),
+               Writer::access(kept_[layer].at(use.position), plan_.kept(use.layer), value),
                Writer::access(kept_place(use.layer, use.position, use.arrival), plan_.kept(use.layer), value));
 }
 
-const Place& ActivationStore::input_place(int layer, int position, std::size_t arrival) const {
-  const auto row = static_cast<std::size_t>(position);
-  if (!in_dram(layer)) return checkpoints_[static_cast<std::size_t>(layer)][row];
-  return shared_ > 0 ? checkpoints_[ring_layer(layer)][row] : input_slots_[arrival % input_slots_.size()];
+Place ActivationStore::input_place(int layer, int position, std::size_t arrival) const {
+  if (!in_dram(layer)) return checkpoints_[static_cast<std::size_t>(layer)].at(position);
+  return shared_ > 0 ? checkpoints_[ring_layer(layer)].at(position) : input_slots_[arrival % input_slots_.size()];
 }
 
-const Place& ActivationStore::kept_place(int layer, int position, std::size_t arrival) const {
-  const auto row = static_cast<std::size_t>(position);
-  if (!in_dram(layer)) return kept_[static_cast<std::size_t>(layer)][row];
-  return shared_ > 0 ? kept_[ring_layer(layer)][row] : kept_slots_[arrival % kept_slots_.size()];
+Place ActivationStore::kept_place(int layer, int position, std::size_t arrival) const {
+  if (!in_dram(layer)) return kept_[static_cast<std::size_t>(layer)].at(position);
+  return shared_ > 0 ? kept_[ring_layer(layer)].at(position) : kept_slots_[arrival % kept_slots_.size()];
 }
 
 Access ActivationStore::backward_input(int layer, int position) const {
-  const auto row = static_cast<std::size_t>(position);
   if (!plan_.is_checkpoint(layer))
-    return boundary(block_inputs_[static_cast<std::size_t>(plan_.block_index(layer) - 1)][row], layer, position);
+    return boundary(block_inputs_[static_cast<std::size_t>(plan_.block_index(layer) - 1)].at(position), layer,
+                    position);
   return boundary(input_place(layer, position, arrival_in_use()), layer, position);
 }
 
@@ -203,9 +201,8 @@ Access ActivationStore::kept(int layer, int position) const {
 
 Access ActivationStore::recomputed(const Visit& visit, int position) const {
   const bool redo = visit.kind == VisitKind::redo_backward || plan_.parameters.forward_twice;
-  const Place& place =
-      redo ? redo_recomputed_
-           : recomputed_[static_cast<std::size_t>(plan_.block_index(visit.layer))][static_cast<std::size_t>(position)];
+  const Place place =
+      redo ? redo_recomputed_ : recomputed_[static_cast<std::size_t>(plan_.block_index(visit.layer))].at(position);
   return Writer::access(place, plan_.recomputed(visit.layer),
                         {TensorKind::recomputed, visit.layer, 0, micro_batch(position)});
 }
@@ -214,17 +211,13 @@ Access ActivationStore::recompute_output(const Visit& visit, int position) const
   const int next = visit.layer + 1;
   const bool ends_block = next == plan_.head || plan_.is_checkpoint(next);
   if (ends_block || visit.kind == VisitKind::redo_backward) return boundary(redo_output_, next, position);
-  return boundary(
-      block_inputs_[static_cast<std::size_t>(plan_.block_index(next) - 1)][static_cast<std::size_t>(position)], next,
-      position);
+  return boundary(block_inputs_[static_cast<std::size_t>(plan_.block_index(next) - 1)].at(position), next, position);
 }
 
 Access ActivationStore::boundary_gradient(int layer, int position) const {
   // The head's inputs lie in the ring one after the other; the slot before the first is free, and each loss op frees
   // the next one.
-  const std::size_t slots = current_.size();
-  const std::size_t slot = (static_cast<std::size_t>(current_of_[0] + position) + slots - 1) % slots;
-  return Writer::access(current_[slot], plan_.boundary,
+  return Writer::access(current_.at((current_of_[0] + position + ring_ - 1) % ring_), plan_.boundary,
                         {TensorKind::boundary_gradient, layer, 0, micro_batch(position)});
 }
 

@@ -22,6 +22,8 @@ class ActivationStore {
  public:
   explicit ActivationStore(Writer& writer);
 
+  /// At the start of the step.
+  void start();
   void start_group(int group);
 
   Access workspace(std::int64_t bytes) const { return Writer::access(workspace_, bytes, {}); }
@@ -67,8 +69,8 @@ class ActivationStore {
   int micro_batch(int position) const { return group_.first + position; }
   Access boundary(const Place& place, int layer, int position) const;
   /// Where a use of what came back from DRAM finds its input and its kept region.
-  const Place& input_place(int layer, int position, std::size_t arrival) const;
-  const Place& kept_place(int layer, int position, std::size_t arrival) const;
+  Place input_place(int layer, int position, std::size_t arrival) const;
+  Place kept_place(int layer, int position, std::size_t arrival) const;
   std::size_t arrival_in_use() const { return uses_[next_use_ - 1].arrival; }
 
   Writer& writer_;
@@ -76,16 +78,15 @@ class ActivationStore {
   Group group_;
   int group_index_ = 0;
   Place workspace_;
-  std::vector<std::vector<Place>> checkpoints_;  // [layer][position]
-  std::vector<std::vector<Place>> kept_;         // [layer][position]
-  int shared_ = 0;                               // last layers whose places are the ring; 0 = it has its own
-  std::vector<Place> current_;                   // ring
+  std::vector<PlaceRow> checkpoints_, kept_;  // by layer
+  int shared_ = 0;                            // last layers whose places are the ring; 0 = it has its own
+  PlaceRow current_;                          // ring
+  int ring_ = 0;                              // slots of it
   int next_current_ = 0;
   std::vector<int> current_of_;                  // by position: slot of the latest boundary
   std::vector<Place> input_slots_, kept_slots_;  // rings of activation_slots (dram)
   int next_kept_slot_ = 0;
-  std::vector<std::vector<Place>> block_inputs_;  // [index in block][position]
-  std::vector<std::vector<Place>> recomputed_;    // [index in block][position]
+  std::vector<PlaceRow> block_inputs_, recomputed_;  // by index in block
   Place redo_recomputed_, redo_output_;
   std::vector<Use> uses_;
   std::size_t written_fetches_ = 0;  // uses whose copies are written

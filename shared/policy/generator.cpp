@@ -27,26 +27,26 @@ Schedule header(const Plan& plan) {
 
 class StepWriter {
  public:
-  explicit StepWriter(const Plan& plan)
+  StepWriter(const Plan& plan, Program::Makes makes)
       : plan_(plan),
-        writer_(plan, header(plan)),
+        writer_(plan, header(plan), makes),
         activations_(writer_),
         gradients_(writer_),
         optimizer_(writer_, gradients_),
         weights_(writer_, optimizer_.upload_places()) {
     const std::int64_t tokens = plan.input.sequences * (plan.input.sequence_length + 1) * 4;
     tokens_host_ =
-        Writer::access(writer_.buffer("tokens (host)", TierKind::dram, tokens), tokens, {TensorKind::tokens});
-    tokens_ = Writer::access(writer_.buffer("tokens", TierKind::hbm, tokens), tokens, {TensorKind::tokens});
+        Writer::access(writer_.buffer(TierKind::dram, tokens, "tokens (host)"), tokens, {TensorKind::tokens});
+    tokens_ = Writer::access(writer_.buffer(TierKind::hbm, tokens, "tokens"), tokens, {TensorKind::tokens});
     const std::int64_t losses = 8 * plan.micro_batches;
     const Value all{TensorKind::loss, plan.head};
-    loss_host_ = Writer::access(writer_.buffer("loss (host)", TierKind::dram, losses), losses, all);
-    loss_ = Writer::access(writer_.buffer("loss", TierKind::hbm, losses), losses, all);
+    loss_host_ = Writer::access(writer_.buffer(TierKind::dram, losses, "loss (host)"), losses, all);
+    loss_ = Writer::access(writer_.buffer(TierKind::hbm, losses, "loss"), losses, all);
   }
 
   Schedule write() {
     start();
-    for (int index = 0; index < static_cast<int>(plan_.visits.size()); ++index) write_visit(index);
+    for (int index = 0; index < plan_.visit_count(); ++index) write_visit(index);
     optimizer_.finish();
     report();
     return writer_.program().finish();
@@ -54,14 +54,9 @@ class StepWriter {
 
   /// Every buffer is placed by the constructors.
   ArenaBytes arenas() {
-    ArenaBytes arenas;
-    const Schedule& schedule = writer_.program().schedule();
-    for (const Buffer& buffer : schedule.buffers) {
-      const TierKind kind = schedule.tiers[static_cast<std::size_t>(buffer.tier)].kind;
-      std::int64_t& arena = kind == TierKind::hbm ? arenas.hbm : kind == TierKind::dram ? arenas.dram : arenas.nvme;
-      arena = std::max(arena, buffer.offset_bytes + buffer.bytes);
-    }
-    return arenas;
+    const Program& program = writer_.program();
+    return {program.arena_bytes(TierKind::hbm), program.arena_bytes(TierKind::dram),
+            program.arena_bytes(TierKind::nvme)};
   }
 
  private:
@@ -73,6 +68,8 @@ class StepWriter {
     op.writes = {tokens_host_};
     writer_.add(std::move(op));
     optimizer_.start();
+    activations_.start();
+    gradients_.start();
     weights_.start();
     writer_.copy("tokens", true, Phase::forward, tokens_host_, tokens_);
     weights_.start_ahead();
@@ -89,7 +86,7 @@ class StepWriter {
   }
 
   void write_visit(int index) {
-    const Visit& visit = plan_.visits[static_cast<std::size_t>(index)];
+    const Visit visit = plan_.visit(index);
     const Group& group = plan_.groups[static_cast<std::size_t>(visit.group)];
     const bool contributes = visit.contributes();
     if (visit.kind == VisitKind::forward && visit.layer == 0) activations_.start_group(visit.group);
@@ -110,7 +107,7 @@ class StepWriter {
   }
 
   void write_micro_batch(int index, int position, int micro_batch) {
-    const Visit& visit = plan_.visits[static_cast<std::size_t>(index)];
+    const Visit visit = plan_.visit(index);
     switch (visit.kind) {
       case VisitKind::forward: forward(index, position, micro_batch); break;
       case VisitKind::loss: loss(index, position, micro_batch); break;
@@ -149,7 +146,7 @@ class StepWriter {
   }
 
   void forward(int index, int position, int micro_batch) {
-    const int layer = plan_.visits[static_cast<std::size_t>(index)].layer;
+    const int layer = plan_.visit(index).layer;
     Op op = template_op("forward", Phase::forward, layer, micro_batch, Pass::forward);
     op.reads = weights_.reads(index);
     op.reads.push_back(layer == 0 ? tokens_ : activations_.forward_input(layer, position));
@@ -172,7 +169,7 @@ class StepWriter {
   }
 
   void recompute(int index, int position, int micro_batch) {
-    const Visit& visit = plan_.visits[static_cast<std::size_t>(index)];
+    const Visit visit = plan_.visit(index);
     Op op = template_op("recompute", Phase::backward, visit.layer, micro_batch, Pass::recompute);
     op.reads = weights_.reads(index);
     op.reads.push_back(activations_.backward_input(visit.layer, position));
@@ -183,7 +180,7 @@ class StepWriter {
   }
 
   void backward(int index, int position, int micro_batch) {
-    const Visit& visit = plan_.visits[static_cast<std::size_t>(index)];
+    const Visit visit = plan_.visit(index);
     Op op = template_op("backward", Phase::backward, visit.layer, micro_batch, Pass::backward);
     op.reads = weights_.reads(index);
     op.reads.push_back(activations_.backward_input(visit.layer, position));
@@ -216,13 +213,13 @@ class StepWriter {
 Schedule make_schedule(const PolicyInput& input) {
   check_policy_input(input);
   const Plan plan(input);
-  return StepWriter(plan).write();
+  return StepWriter(plan, Program::Makes::schedule).write();
 }
 
 ArenaBytes arena_bytes(const PolicyInput& input) {
   check_policy_input(input);
   const Plan plan(input);
-  return StepWriter(plan).arenas();
+  return StepWriter(plan, Program::Makes::places).arenas();
 }
 
 }  // namespace penstock

@@ -14,14 +14,18 @@ GradientStream::GradientStream(Writer& writer) : writer_(writer), plan_(writer.p
   part_.resize(layers);
   finished_.resize(layers);
   landed_.assign(layers, -1);
-  for (const Visit& visit : plan_.visits)
-    if (visit.contributes()) contributions_.push_back({visit.layer, visit.group});
   on_host() ? make_host_sums() : make_gpu_sums();
   make_finished();
   if (!plan_.parameters.numerics.clip) return;
   const std::int64_t bytes = 8 * plan_.model.layer_count();
-  if (!on_host()) norm_hbm_ = writer_.buffer("norm partials", TierKind::hbm, bytes);
-  if (!plan_.scalars_on_gpu()) norm_dram_ = writer_.buffer("norm partials (host)", TierKind::dram, bytes);
+  if (!on_host()) norm_hbm_ = writer_.buffer(TierKind::hbm, bytes, "norm partials");
+  if (!plan_.scalars_on_gpu()) norm_dram_ = writer_.buffer(TierKind::dram, bytes, "norm partials (host)");
+}
+
+void GradientStream::start() {
+  for (int index = 0; index < plan_.visit_count(); ++index)
+    if (const Visit visit = plan_.visit(index); visit.contributes())
+      contributions_.push_back({visit.layer, visit.group});
 }
 
 int GradientStream::class_of(int layer) const {
@@ -35,11 +39,11 @@ void GradientStream::fill_rings(Rings& rings, const std::string& name, TierKind 
                                 const std::function<bool(int)>& needs, const std::function<std::int64_t(int)>& bytes) {
   static constexpr const char* kClassNames[] = {"", " edge", " head"};
   std::int64_t largest[kClasses] = {};
-  for (int layer = 0; layer < plan_.model.layer_count(); ++layer)
+  for (const auto& [layer, last] : plan_.alike)
     if (needs(layer)) largest[class_of(layer)] = std::max(largest[class_of(layer)], bytes(layer));
   for (int cls = 0; cls < kClasses; ++cls)
     for (int i = 0; largest[cls] > 0 && i < (cls == 0 ? slots : 1); ++i)
-      rings[cls].slots.push_back(writer_.buffer(fmt::format("{}{} {}", name, kClassNames[cls], i), tier, largest[cls]));
+      rings[cls].slots.push_back(writer_.buffer(tier, largest[cls], "{}{} {}", name, kClassNames[cls], i));
 }
 
 bool GradientStream::has_own_sum(int layer) const {
@@ -50,14 +54,13 @@ bool GradientStream::has_own_sum(int layer) const {
 
 void GradientStream::make_gpu_sums() {
   const int slots = plan_.parameters.gradient_slots;
-  for (int layer = 0; layer < plan_.model.layer_count(); ++layer) {
+  writer_.for_each_layer([&](int layer) {
     const auto index = static_cast<std::size_t>(layer);
     if (has_own_sum(layer))
-      sum_[index] = writer_.buffer(fmt::format("gradient sum {}", layer), TierKind::hbm, plan_.sum_bytes(layer));
+      sum_[index] = writer_.buffer(TierKind::hbm, plan_.sum_bytes(layer), "gradient sum {}", layer);
     if (travels(layer))
-      home_sum_[index] =
-          writer_.buffer(fmt::format("gradient sum {} (host)", layer), TierKind::dram, plan_.sum_bytes(layer));
-  }
+      home_sum_[index] = writer_.buffer(TierKind::dram, plan_.sum_bytes(layer), "gradient sum {} (host)", layer);
+  });
   // A sum that is finished elsewhere and stays is free again as soon as the finish op, next on the same lane, has run.
   const bool leaves = plan_.finishes_in_place(1) || plan_.parameters.gradient_sums == TierKind::dram;
   fill_rings(
@@ -70,9 +73,10 @@ void GradientStream::make_gpu_sums() {
 }
 
 void GradientStream::make_host_sums() {
-  for (int layer = 0; layer < plan_.model.layer_count(); ++layer)
+  writer_.for_each_layer([&](int layer) {
     home_sum_[static_cast<std::size_t>(layer)] =
-        writer_.buffer(fmt::format("gradient sum {} (host)", layer), TierKind::dram, plan_.sum_bytes(layer));
+        writer_.buffer(TierKind::dram, plan_.sum_bytes(layer), "gradient sum {} (host)", layer);
+  });
   const int slots = plan_.parameters.gradient_slots;
   const auto all = [](int) { return true; };
   const auto bytes = [&](int layer) { return plan_.part_bytes(layer); };
@@ -90,16 +94,15 @@ void GradientStream::make_finished() {
   const auto is_consumed = [&](int layer) {
     return passes && plan_.gradient_home(layer) == TierKind::dram && !takes_sums_place(layer);
   };
-  for (int layer = 0; layer < plan_.model.layer_count(); ++layer) {
+  writer_.for_each_layer([&](int layer) {
     const auto index = static_cast<std::size_t>(layer);
     if (takes_sums_place(layer))
       finished_[index] = on_host() ? home_sum_[index] : sum_[index];
     else if (travels(layer) && plan_.finishes_in_place(layer) && plan_.gradient_home(layer) == TierKind::dram)
       finished_[index] = home_sum_[index];  // the last group has fetched the sum that waited there
     else if (!is_consumed(layer))
-      finished_[index] =
-          writer_.buffer(fmt::format("gradient {}", layer), plan_.gradient_home(layer), plan_.gradient_bytes(layer));
-  }
+      finished_[index] = writer_.buffer(plan_.gradient_home(layer), plan_.gradient_bytes(layer), "gradient {}", layer);
+  });
   fill_rings(
       arrivals_, "gradient arrival", TierKind::dram, plan_.parameters.gradient_slots,
       [&](int layer) { return is_consumed(layer) || plan_.gradient_home(layer) == TierKind::nvme; },

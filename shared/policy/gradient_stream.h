@@ -22,6 +22,8 @@ class GradientStream {
  public:
   explicit GradientStream(Writer& writer);
 
+  /// At the start of the step.
+  void start();
   /// Before the first contribution of a visit, which must be the next one of the step: brings the sum so far back,
   /// where it waits in DRAM and is not on its way already.
   void enter(int layer, int group);

@@ -15,36 +15,36 @@ std::int64_t aligned(std::int64_t bytes) { return (bytes + kFieldAlignment - 1) 
 }  // namespace
 
 OptimizerPhase::OptimizerPhase(Writer& writer, GradientStream& gradients)
-    : writer_(writer), plan_(writer.plan()), gradients_(gradients), tensors_(plan_.state_tensors()) {
+    : writer_(writer), plan_(writer.plan()), gradients_(gradients), tensors_(plan_.state_tensors) {
   make_states();
   make_slots();
   make_nvme_slots();
-  scalars_dram_ = writer_.buffer("step scalars (host)", TierKind::dram, kScalarBytes);
-  if (plan_.any_optimizer_on_gpu()) scalars_hbm_ = writer_.buffer("step scalars", TierKind::hbm, kScalarBytes);
+  scalars_dram_ = writer_.buffer(TierKind::dram, kScalarBytes, "step scalars (host)");
+  if (plan_.any_optimizer_on_gpu()) scalars_hbm_ = writer_.buffer(TierKind::hbm, kScalarBytes, "step scalars");
 }
 
 void OptimizerPhase::make_states() {
-  states_.resize(static_cast<std::size_t>(plan_.model.layer_count()));
-  upload_copies_.resize(states_.size());
+  upload_copies_.resize(static_cast<std::size_t>(plan_.model.layer_count()));
+  states_.resize(upload_copies_.size() * tensors_.size());
   const auto make = [&](const char* name, int layer, TierKind tier, TensorKind tensor, std::int64_t bytes) {
-    const Place place = writer_.buffer(fmt::format("{} {}", name, layer), tier, bytes);
+    const Place place = writer_.buffer(tier, bytes, "{} {}", name, layer);
     writer_.program().add_initial(place.buffer, {tensor, layer}, bytes);
     return place;
   };
-  for (int layer = 0; layer < plan_.model.layer_count(); ++layer) {
-    const auto row = static_cast<std::size_t>(layer);
-    for (const Plan::StateTensor& tensor : tensors_)
-      states_[row].push_back(make(tensor.name, layer, plan_.state_home(layer, tensor.tensor), tensor.tensor,
-                                  plan_.state_elements(layer) * tensor.element_bytes));
+  writer_.for_each_layer([&](int layer) {
+    for (std::size_t i = 0; i < tensors_.size(); ++i)
+      home(layer, i) = make(tensors_[i].name, layer, plan_.state_home(layer, tensors_[i].tensor), tensors_[i].tensor,
+                            plan_.state_elements(layer) * tensors_[i].element_bytes);
     if (plan_.has_upload_copy(layer))
-      upload_copies_[row] = make("upload copy", layer, TierKind::dram, TensorKind::weights, plan_.weight_bytes(layer));
-  }
+      upload_copies_[static_cast<std::size_t>(layer)] =
+          make("upload copy", layer, TierKind::dram, TensorKind::weights, plan_.weight_bytes(layer));
+  });
 }
 
 void OptimizerPhase::make_slots() {
   slot_of_.resize(static_cast<std::size_t>(plan_.model.layer_count()));
   std::int64_t slot[2] = {0, 0}, slab[2] = {0, 0};  // decoder, edge
-  for (int layer = 0; layer < plan_.model.layer_count(); ++layer) {
+  for (const auto& [layer, last] : plan_.alike) {
     const int cls = plan_.is_edge(layer) ? 1 : 0;
     if (needs_slot(layer)) {
       std::int64_t bytes = gradient_returns(layer) ? aligned(plan_.gradient_bytes(layer)) : 0;
@@ -57,9 +57,8 @@ void OptimizerPhase::make_slots() {
   }
   const auto make = [&](std::vector<Place>& places, const char* name, TierKind tier, const std::int64_t(&bytes)[2]) {
     places.resize(3);
-    for (std::size_t i = 0; i < 2 && bytes[0] > 0; ++i)
-      places[i] = writer_.buffer(fmt::format("{} {}", name, i), tier, bytes[0]);
-    if (bytes[1] > 0) places[2] = writer_.buffer(fmt::format("{} edge", name), tier, bytes[1]);
+    for (std::size_t i = 0; i < 2 && bytes[0] > 0; ++i) places[i] = writer_.buffer(tier, bytes[0], "{} {}", name, i);
+    if (bytes[1] > 0) places[2] = writer_.buffer(tier, bytes[1], "{} edge", name);
   };
   make(slots_, "state slot", TierKind::hbm, slot);
   make(slabs_, "gradient slab (host)", TierKind::dram, slab);
@@ -68,11 +67,11 @@ void OptimizerPhase::make_slots() {
 void OptimizerPhase::make_nvme_slots() {
   nvme_slot_of_.resize(static_cast<std::size_t>(plan_.model.layer_count()));
   std::int64_t bytes = 0;
-  for (int layer = 0; layer < plan_.model.layer_count(); ++layer)
+  for (const auto& [layer, last] : plan_.alike)
     bytes = std::max(
         bytes, nvme_slot_bytes(layer, tensors_.size()) + (gradient_on_nvme(layer) ? plan_.gradient_bytes(layer) : 0));
   for (int i = 0; i < plan_.parameters.nvme_slots && bytes > 0; ++i)
-    nvme_slots_.push_back(writer_.buffer(fmt::format("states from nvme {}", i), TierKind::dram, bytes));
+    nvme_slots_.push_back(writer_.buffer(TierKind::dram, bytes, "states from nvme {}", i));
 }
 
 std::int64_t OptimizerPhase::nvme_slot_bytes(int layer, std::size_t index) const {
@@ -89,13 +88,14 @@ Place OptimizerPhase::in_nvme_slot(int layer, std::size_t index) const {
 }
 
 Place OptimizerPhase::reachable_state(int layer, std::size_t index) const {
-  return is_on_nvme(layer, index) ? in_nvme_slot(layer, index) : states_[static_cast<std::size_t>(layer)][index];
+  return is_on_nvme(layer, index) ? in_nvme_slot(layer, index) : home(layer, index);
 }
 
 std::vector<Place> OptimizerPhase::upload_places() const {
   std::vector<Place> homes;
-  for (std::size_t layer = 0; layer < states_.size(); ++layer)
-    homes.push_back(upload_copies_[layer].buffer >= 0 ? upload_copies_[layer] : states_[layer].front());
+  homes.reserve(upload_copies_.size());
+  for (std::size_t layer = 0; layer < upload_copies_.size(); ++layer)
+    homes.push_back(upload_copies_[layer].buffer >= 0 ? upload_copies_[layer] : home(static_cast<int>(layer), 0));
   return homes;
 }
 
@@ -188,7 +188,7 @@ void OptimizerPhase::load(int layer) {
   slot_of_[row] = plan_.is_edge(layer) ? slots_[2] : slots_[static_cast<std::size_t>(next_slot_++ % 2)];
   for (std::size_t i = 0; i < tensors_.size() && streams(layer); ++i)
     writer_.copy(op_name(fmt::format("load {}", tensors_[i].name), layer), true, Phase::optimizer,
-                 state(states_[row][i], layer, tensors_[i], 0), state(state_in_slot(layer, i), layer, tensors_[i], 0));
+                 state(home(layer, i), layer, tensors_[i], 0), state(state_in_slot(layer, i), layer, tensors_[i], 0));
   if (!gradient_returns(layer)) return;
   const Access gradient = gradients_.finished(layer);
   writer_.copy(op_name("load gradient", layer), true, Phase::optimizer, gradient,
@@ -204,7 +204,7 @@ void OptimizerPhase::read_nvme(int layer) {
   for (std::size_t i = 0; i < tensors_.size(); ++i)
     if (is_on_nvme(layer, i) && plan_.update_reads(tensors_[i].tensor))
       writer_.read_nvme(op_name(fmt::format("read {}", tensors_[i].name), layer), Phase::optimizer,
-                        state(states_[row][i], layer, tensors_[i], 0),
+                        state(home(layer, i), layer, tensors_[i], 0),
                         state(in_nvme_slot(layer, i), layer, tensors_[i], 0));
   if (!gradient_on_nvme(layer)) return;
   const Access gradient = gradients_.finished(layer);
@@ -213,12 +213,11 @@ void OptimizerPhase::read_nvme(int layer) {
 }
 
 void OptimizerPhase::write_nvme(int layer) {
-  const auto row = static_cast<std::size_t>(layer);
   for (std::size_t i = 0; i < tensors_.size(); ++i)
     if (is_on_nvme(layer, i))
       last_nvme_write_ = writer_.write_nvme(op_name(fmt::format("write {}", tensors_[i].name), layer), Phase::optimizer,
                                             state(in_nvme_slot(layer, i), layer, tensors_[i], 1),
-                                            state(states_[row][i], layer, tensors_[i], 1));
+                                            state(home(layer, i), layer, tensors_[i], 1));
 }
 
 void OptimizerPhase::update(int layer) {
@@ -228,9 +227,9 @@ void OptimizerPhase::update(int layer) {
   const auto row = static_cast<std::size_t>(layer);
   for (std::size_t i = 0; i < tensors_.size() && streams(layer); ++i)
     writer_.copy(op_name(fmt::format("store {}", tensors_[i].name), layer), false, Phase::optimizer,
-                 state(state_in_slot(layer, i), layer, tensors_[i], 1), state(states_[row][i], layer, tensors_[i], 1));
+                 state(state_in_slot(layer, i), layer, tensors_[i], 1), state(home(layer, i), layer, tensors_[i], 1));
   if (plan_.has_upload_copy(layer))
-    writer_.copy_on_host(op_name("upload copy", layer), Phase::optimizer, state(states_[row][0], layer, tensors_[0], 1),
+    writer_.copy_on_host(op_name("upload copy", layer), Phase::optimizer, state(home(layer, 0), layer, tensors_[0], 1),
                          state(upload_copies_[row], layer, tensors_[0], 1));
 }
 

@@ -55,6 +55,12 @@ class OptimizerPhase {
   /// Bytes of the layer's slot up to the state tensor `index`; tensors_.size(): up to the gradient.
   std::int64_t nvme_slot_bytes(int layer, std::size_t index) const;
   Place in_nvme_slot(int layer, std::size_t index) const;
+  Place& home(int layer, std::size_t index) {
+    return states_[static_cast<std::size_t>(layer) * tensors_.size() + index];
+  }
+  const Place& home(int layer, std::size_t index) const {
+    return states_[static_cast<std::size_t>(layer) * tensors_.size() + index];
+  }
   /// Where the update finds a state that does not stream through the GPU.
   Place reachable_state(int layer, std::size_t index) const;
   Access state(const Place& place, int layer, const Plan::StateTensor& tensor, int version) const;
@@ -67,13 +73,13 @@ class OptimizerPhase {
   const Plan& plan_;
   GradientStream& gradients_;
   std::vector<Plan::StateTensor> tensors_;
-  std::vector<std::vector<Place>> states_;  // [layer][tensor], at home
-  std::vector<Place> upload_copies_;        // by layer; none: uploads read the state itself
-  std::vector<Place> slots_;                // decoder, decoder, edge; streamed states
-  std::vector<Place> slabs_;                // decoder, decoder, edge; DRAM, gradients that waited in HBM
-  std::vector<Place> slot_of_;              // by layer
-  std::vector<Place> nvme_slots_;           // ring in DRAM
-  std::vector<Place> nvme_slot_of_;         // by layer
+  std::vector<Place> states_;         // [layer, tensor], at home
+  std::vector<Place> upload_copies_;  // by layer; none: uploads read the state itself
+  std::vector<Place> slots_;          // decoder, decoder, edge; streamed states
+  std::vector<Place> slabs_;          // decoder, decoder, edge; DRAM, gradients that waited in HBM
+  std::vector<Place> slot_of_;        // by layer
+  std::vector<Place> nvme_slots_;     // ring in DRAM
+  std::vector<Place> nvme_slot_of_;   // by layer
   int next_slot_ = 0, next_slab_ = 0;
   std::size_t next_nvme_slot_ = 0;
   int last_nvme_write_ = -1;  // op

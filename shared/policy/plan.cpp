@@ -14,6 +14,8 @@ Plan::Plan(const PolicyInput& policy_input)
       parameters.optimizer_threads > 0 ? parameters.optimizer_threads : std::max(1, input.host_threads - 1);
   plan_groups();
   plan_visits();
+  plan_state_tensors();
+  plan_alike();
   workspace = std::max(
       {workspace_bytes(0, Pass::forward), workspace_bytes(head, Pass::loss), workspace_bytes(0, Pass::backward)});
   for (const auto& [layer, last] : kept_alike()) {
@@ -46,6 +48,17 @@ void Plan::plan_keeping() {
   }
 }
 
+void Plan::plan_alike() {
+  const PolicyParameters& p = parameters;
+  std::vector<int> firsts{
+      0, 1, p.resident_weights + 1, p.resident_states + 1, head - p.nvme_states, head - p.nvme_weights, head};
+  std::sort(firsts.begin(), firsts.end());
+  firsts.erase(std::unique(firsts.begin(), firsts.end()), firsts.end());
+  std::erase_if(firsts, [&](int first) { return first > head; });
+  for (std::size_t i = 0; i < firsts.size(); ++i)
+    alike.push_back({firsts[i], i + 1 < firsts.size() ? firsts[i + 1] - 1 : head});
+}
+
 void Plan::plan_groups() {
   const int group = parameters.group > 0 ? parameters.group : micro_batches;
   const int first = parameters.first_group > 0 ? parameters.first_group : group;
@@ -58,37 +71,35 @@ void Plan::plan_groups() {
 }
 
 void Plan::plan_visits() {
-  for (int group = 0; group < static_cast<int>(groups.size()); ++group) {
-    for (int layer = 0; layer < head; ++layer) visits.push_back({VisitKind::forward, layer, group});
-    visits.push_back({VisitKind::loss, head, group});
-    plan_backward(group);
-    visits.push_back({VisitKind::embedding_backward, 0, group});
-  }
+  for (int layer = 0; layer < head; ++layer) visits.push_back({VisitKind::forward, layer});
+  visits.push_back({VisitKind::loss, head});
+  plan_backward();
+  visits.push_back({VisitKind::embedding_backward, 0});
 }
 
 /// Blocks of checkpoint_every layers, last block first: the block's layers but the last are recomputed from its
 /// checkpoint in a pass of their own; the last one's recompute and backward share a visit (and one load of its
 /// weights).
-void Plan::plan_backward(int group) {
+void Plan::plan_backward() {
   for (int last = head - 1; last > 0;) {
     int first = last;
     while (!is_checkpoint(first)) --first;
-    plan_block(group, first, last);
+    plan_block(first, last);
     last = first - 1;
   }
 }
 
-void Plan::plan_block(int group, int first, int last) {
+void Plan::plan_block(int first, int last) {
   // As MegaTrain's released code: the pass over the block runs whole, and every layer's forward again before its
   // backward.
   const bool twice = parameters.forward_twice && recomputes(last);
   const bool separate = parameters.recompute_loads > 0 && recomputes(last);
   const int pass_end = twice || separate ? last : last - 1;
   for (int layer = first; layer <= pass_end; ++layer)
-    visits.push_back({VisitKind::recompute, layer, group, twice || layer < last});
+    visits.push_back({VisitKind::recompute, layer, 0, twice || layer < last});
   for (int layer = last; layer >= first; --layer) {
     const bool redo = recomputes(last) && (twice || layer > pass_end);
-    visits.push_back({redo ? VisitKind::redo_backward : VisitKind::backward, layer, group, redo && twice});
+    visits.push_back({redo ? VisitKind::redo_backward : VisitKind::backward, layer, 0, redo && twice});
   }
 }
 
@@ -138,9 +149,7 @@ bool Plan::all_optimizers_on_gpu() const {
 }
 
 bool Plan::any_optimizer_on_gpu() const {
-  for (int layer = 0; layer <= head; ++layer)
-    if (optimizer_on_gpu(layer)) return true;
-  return false;
+  return std::any_of(alike.begin(), alike.end(), [&](const Range& run) { return optimizer_on_gpu(run.first); });
 }
 
 bool Plan::has_upload_copy(int layer) const {
@@ -160,14 +169,14 @@ bool Plan::finishes_in_place(int layer) const {
   return parameters.numerics.gradient_sum == parameters.numerics.gradient_link;
 }
 
-std::vector<Plan::StateTensor> Plan::state_tensors() const {
+void Plan::plan_state_tensors() {
   const std::int64_t moment = element_bytes(parameters.numerics.moments);
-  std::vector<StateTensor> tensors{{TensorKind::weights, 2, "weights"}};
-  if (parameters.numerics.states == StateFormat::planes) tensors.push_back({TensorKind::low_bits, 2, "low bits"});
-  if (parameters.numerics.states == StateFormat::master_and_copy) tensors.push_back({TensorKind::master, 4, "master"});
-  tensors.push_back({TensorKind::moment_m, moment, "m"});
-  tensors.push_back({TensorKind::moment_v, moment, "v"});
-  return tensors;
+  const StateFormat format = parameters.numerics.states;
+  state_tensors = {{TensorKind::weights, 2, "weights"}};
+  if (format == StateFormat::planes) state_tensors.push_back({TensorKind::low_bits, 2, "low bits"});
+  if (format == StateFormat::master_and_copy) state_tensors.push_back({TensorKind::master, 4, "master"});
+  state_tensors.push_back({TensorKind::moment_m, moment, "m"});
+  state_tensors.push_back({TensorKind::moment_v, moment, "v"});
 }
 
 TierKind Plan::state_home(int layer, TensorKind tensor) const {

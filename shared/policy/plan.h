@@ -46,7 +46,7 @@ struct Plan {
   int head = 0;           // index of the head
   std::vector<Group> groups;
   int largest_group = 0;
-  std::vector<Visit> visits;  // of one step, in order
+  std::vector<Visit> visits;  // of the first group, in order; every group makes the same
 
   std::int64_t boundary = 0;   // bytes of one boundary activation
   std::int64_t workspace = 0;  // the largest of any template op
@@ -65,7 +65,16 @@ struct Plan {
     int first = 0, last = 0;
   };
   const std::vector<Range>& kept_alike() const { return kept_alike_; }
+  /// All layers, as runs of one kind whose data have the same homes.
+  std::vector<Range> alike;
   bool one_group() const { return groups.size() == 1; }
+  /// Visits of the whole step: group after group.
+  int visit_count() const { return static_cast<int>(groups.size() * visits.size()); }
+  Visit visit(int index) const {
+    Visit found = visits[static_cast<std::size_t>(index) % visits.size()];
+    found.group = static_cast<int>(static_cast<std::size_t>(index) / visits.size());
+    return found;
+  }
   LayerKind kind(int layer) const;
   bool is_edge(int layer) const { return layer == 0 || layer == head; }
   /// The place of decoder layer `layer` in its block; blocks begin behind the first layers, which are one each.
@@ -92,13 +101,12 @@ struct Plan {
   bool has_upload_copy(int layer) const;    // weights cross the link from a copy beside the state
   TierKind gradient_home(int layer) const;  // where the finished gradient waits
   bool finishes_in_place(int layer) const;  // gradient takes the place of the sum
-  /// The state tensors of the format, with their element sizes.
   struct StateTensor {
     TensorKind tensor;
     std::int64_t element_bytes;
     const char* name;
   };
-  std::vector<StateTensor> state_tensors() const;
+  std::vector<StateTensor> state_tensors;                   // of the format
   TierKind state_home(int layer, TensorKind tensor) const;  // where it lies between steps
   /// Whether AdamW needs the old value. With an fp32 master the bf16 weights are only written.
   bool update_reads(TensorKind tensor) const;
@@ -108,8 +116,10 @@ struct Plan {
   void plan_keeping();
   void plan_groups();
   void plan_visits();
-  void plan_backward(int group);
-  void plan_block(int group, int first, int last);
+  void plan_backward();
+  void plan_block(int first, int last);
+  void plan_state_tensors();
+  void plan_alike();
 
   /// What a layer leaves for backward, and where.
   struct Stay {

@@ -16,8 +16,6 @@ namespace {
 // that a step touches, the next one touches in the same way, so that an ordering over two steps follows from two over
 // one each.
 
-constexpr std::int64_t kMostTierBytes = std::int64_t{1} << 60;
-
 /// What happened last to one range of bytes.
 struct Segment {
   std::int64_t end = 0;
@@ -160,28 +158,46 @@ class EdgeFinder {
 
 }  // namespace
 
-Program::Program(Schedule header) : schedule_(std::move(header)), used_bytes_(schedule_.tiers.size(), 0) {}
+Program::Program(Schedule header, Makes makes)
+    : schedule_(std::move(header)),
+      makes_(makes),
+      used_bytes_(schedule_.tiers.size(), 0),
+      end_bytes_(schedule_.tiers.size(), 0) {}
 
 int Program::add_lane(const std::string& name, LaneKind kind) {
   schedule_.lanes.push_back({name, kind, 0});
   return static_cast<int>(schedule_.lanes.size()) - 1;
 }
 
-int Program::add_buffer(const std::string& name, TierKind tier, std::int64_t bytes) {
-  for (std::size_t i = 0; i < schedule_.tiers.size(); ++i) {
-    if (schedule_.tiers[i].kind != tier) continue;
-    if (bytes > kMostTierBytes - used_bytes_[i])
-      throw InputError("buffer '" + name +
-                       "' does not fit below 2^60 bytes: model, batch and policy together are absurdly large");
-    schedule_.buffers.push_back({name, static_cast<int>(i), used_bytes_[i], bytes});
-    used_bytes_[i] += (bytes + kFieldAlignment - 1) / kFieldAlignment * kFieldAlignment;
-    return static_cast<int>(schedule_.buffers.size()) - 1;
-  }
-  throw InputError("buffer '" + name + "' is to lie in a tier that this machine does not have");
+std::size_t Program::tier_of(TierKind tier) const {
+  std::size_t index = 0;
+  while (index < schedule_.tiers.size() && schedule_.tiers[index].kind != tier) ++index;
+  return index;
+}
+
+void Program::refuse(std::size_t tier, const std::string& name) const {
+  throw InputError("buffer '" + name + "' " +
+                   (tier < used_bytes_.size()
+                        ? "does not fit below 2^60 bytes: model, batch and policy together are absurdly large"
+                        : "is to lie in a tier that this machine does not have"));
+}
+
+int Program::place(std::size_t tier, std::int64_t bytes, int count) {
+  const std::int64_t step = (bytes + kFieldAlignment - 1) / kFieldAlignment * kFieldAlignment;
+  end_bytes_[tier] = used_bytes_[tier] + (count - 1) * step + bytes;
+  used_bytes_[tier] += count * step;
+  const int first = buffers_;
+  buffers_ += count;
+  return first;
+}
+
+std::int64_t Program::arena_bytes(TierKind tier) const {
+  const std::size_t index = tier_of(tier);
+  return index < end_bytes_.size() ? end_bytes_[index] : 0;
 }
 
 void Program::add_initial(int buffer, const Value& value, std::int64_t bytes) {
-  schedule_.initial.push_back({buffer, 0, bytes, value});
+  if (makes_ == Makes::schedule) schedule_.initial.push_back({buffer, 0, bytes, value});
 }
 
 int Program::add_op(Op op) {

@@ -16,46 +16,44 @@ Phase phase_of(VisitKind kind) {
 }  // namespace
 
 WeightStream::WeightStream(Writer& writer, const std::vector<Place>& homes)
-    : writer_(writer),
-      plan_(writer.plan()),
-      homes_(homes),
-      fixed_slot_(homes.size(), -1),
-      visits_of_layer_(homes.size()) {
+    : writer_(writer), plan_(writer.plan()), homes_(homes), fixed_slot_(homes.size(), -1) {
   make_slots();
   make_staging();
-  plan_needs();
 }
 
 void WeightStream::make_slots() {
-  const auto add = [&](const std::string& name, std::int64_t bytes) {
-    slots_.push_back({writer_.buffer(name, TierKind::hbm, bytes), -1, -1, -1});
+  const auto add = [&](const Place& place) {
+    slots_.push_back({place, -1, -1, -1});
     return static_cast<int>(slots_.size()) - 1;
   };
   const auto streams = [&](int layer) { return !plan_.weights_resident(layer); };
-  bool any_decoder = false;
-  for (int layer = 1; layer < plan_.head; ++layer) any_decoder = any_decoder || streams(layer);
-  if (any_decoder) {
+  const auto is_streamed_decoder = [&](const Plan::Range& run) {
+    return !plan_.is_edge(run.first) && streams(run.first);
+  };
+  if (std::any_of(plan_.alike.begin(), plan_.alike.end(), is_streamed_decoder)) {
     ring_ = plan_.parameters.weight_buffers;
-    for (int i = 0; i < ring_; ++i) add(fmt::format("weights slot {}", i), plan_.weight_bytes(1));
+    for (int i = 0; i < ring_; ++i) add(writer_.buffer(TierKind::hbm, plan_.weight_bytes(1), "weights slot {}", i));
   }
   const bool tied = plan_.model.config.tied_embeddings;
   if (streams(0)) {
     const std::int64_t head = streams(plan_.head) && !tied ? plan_.weight_bytes(plan_.head) : 0;
-    fixed_slot_[0] = add("weights slot edge", std::max(plan_.weight_bytes(0), head));
+    fixed_slot_[0] = add(writer_.buffer(TierKind::hbm, std::max(plan_.weight_bytes(0), head), "weights slot edge"));
   }
   if (streams(plan_.head))
     fixed_slot_[static_cast<std::size_t>(plan_.head)] =
-        tied ? add("weights slot final norm", plan_.weight_bytes(plan_.head)) : fixed_slot_[0];
-  for (int layer = 0; layer <= plan_.head; ++layer)
+        tied ? add(writer_.buffer(TierKind::hbm, plan_.weight_bytes(plan_.head), "weights slot final norm"))
+             : fixed_slot_[0];
+  writer_.for_each_layer([&](int layer) {
     if (!streams(layer) && !plan_.states_resident(layer))
       fixed_slot_[static_cast<std::size_t>(layer)] =
-          add(fmt::format("weights {} resident", layer), plan_.weight_bytes(layer));
+          add(writer_.buffer(TierKind::hbm, plan_.weight_bytes(layer), "weights {} resident", layer));
+  });
 }
 
 void WeightStream::make_staging() {
   std::int64_t edge = 0;
   bool any_decoder = false;
-  for (int layer = 0; layer <= plan_.head; ++layer) {
+  for (const auto& [layer, last] : plan_.alike) {
     if (plan_.state_home(layer, TensorKind::weights) != TierKind::nvme) continue;
     if (plan_.is_edge(layer))
       edge = std::max(edge, plan_.weight_bytes(layer));
@@ -63,12 +61,14 @@ void WeightStream::make_staging() {
       any_decoder = true;
   }
   for (int i = 0; i < plan_.parameters.weight_buffers && any_decoder; ++i)
-    staging_.push_back(writer_.buffer(fmt::format("weights from nvme {}", i), TierKind::dram, plan_.weight_bytes(1)));
-  if (edge > 0) edge_staging_ = writer_.buffer("weights from nvme edge", TierKind::dram, edge);
+    staging_.push_back(writer_.buffer(TierKind::dram, plan_.weight_bytes(1), "weights from nvme {}", i));
+  if (edge > 0) edge_staging_ = writer_.buffer(TierKind::dram, edge, "weights from nvme edge");
 }
 
 void WeightStream::plan_needs() {
-  for (const Visit& visit : plan_.visits) {
+  visits_of_layer_.resize(homes_.size());
+  for (int index = 0; index < plan_.visit_count(); ++index) {
+    const Visit visit = plan_.visit(index);
     std::vector<Need> needs;
     if (visit.kind != VisitKind::embedding_backward) needs.push_back({visit.layer});
     if (visit.kind == VisitKind::loss && plan_.model.config.tied_embeddings) needs.push_back({0});
@@ -78,7 +78,10 @@ void WeightStream::plan_needs() {
   }
 }
 
-void WeightStream::start() { place_needs(0, 0, 0); }
+void WeightStream::start() {
+  plan_needs();
+  place_needs(0, 0, 0);
+}
 
 void WeightStream::start_ahead() {
   if (plan_.parameters.host_waits == HostWaits::on_compute) return;
@@ -97,8 +100,7 @@ void WeightStream::enter(int visit) {
   if (plan_.parameters.host_waits != HostWaits::per_layer) return;
   for (const Need& need : needs_[static_cast<std::size_t>(visit)])
     if (need.load >= 0)
-      writer_.wait(op_name("wait for weights", need.layer), need.load, need.layer,
-                   phase_of(plan_.visits[static_cast<std::size_t>(visit)].kind));
+      writer_.wait(op_name("wait for weights", need.layer), need.load, need.layer, phase_of(plan_.visit(visit).kind));
 }
 
 void WeightStream::place_needs(int visit, int through_ring, int through_edge) {
@@ -160,7 +162,7 @@ int WeightStream::next_use(int after_visit, int layer) const {
 }
 
 void WeightStream::load(int needing_visit, Need& need, Slot& slot) {
-  const Phase phase = phase_of(plan_.visits[static_cast<std::size_t>(needing_visit)].kind);
+  const Phase phase = phase_of(plan_.visit(needing_visit).kind);
   if (plan_.parameters.host_waits == HostWaits::per_buffer && slot.last_load >= 0)
     writer_.wait(op_name("wait for buffer of weights", need.layer), slot.last_load, need.layer, phase);
   const int before = writer_.last_on(writer_.compute());

@@ -35,7 +35,8 @@ std::string op_name(const std::string& what, int layer, int micro_batch) {
   return micro_batch < 0 ? fmt::format("{} {}", what, layer) : fmt::format("{} {} #{}", what, layer, micro_batch);
 }
 
-Writer::Writer(const Plan& plan, Schedule header) : plan_(plan), program_(std::move(header)) {}
+Writer::Writer(const Plan& plan, Schedule header, Program::Makes makes)
+    : plan_(plan), program_(std::move(header), makes) {}
 
 int Writer::lane(const std::string& name, LaneKind kind) {
   const auto [it, is_new] = lanes_.try_emplace(name, 0);

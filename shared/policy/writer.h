@@ -1,9 +1,12 @@
 // Writes ops into a program: lanes that exist because something uses them, copies cut into bursts, launch-thread waits.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "shared/policy/plan.h"
@@ -17,15 +20,49 @@ struct Place {
   std::int64_t offset = 0;
 };
 
+/// Equal buffers, one for each position of a group.
+struct PlaceRow {
+  int first = -1;
+  int step = 0;  // buffers from one position's to the next
+
+  /// Positions in their order.
+  void add(int position, const Place& place) {
+    if (position == 0) first = place.buffer;
+    if (position == 1) step = place.buffer - first;
+  }
+  Place at(int position) const { return {first + position * step, 0}; }
+};
+
 class Writer {
  public:
-  Writer(const Plan& plan, Schedule header);
+  Writer(const Plan& plan, Schedule header, Program::Makes makes);
 
   Program& program() { return program_; }
   const Plan& plan() const { return plan_; }
 
-  Place buffer(const std::string& name, TierKind tier, std::int64_t bytes) {
-    return {program_.add_buffer(name, tier, bytes), 0};
+  template <typename... Args>
+  Place buffer(TierKind tier, std::int64_t bytes, fmt::format_string<Args...> name, const Args&... args) {
+    const auto text = [&] { return fmt::vformat(name, fmt::make_format_args(args...)); };
+    return {program_.add_buffers(repeats_, tier, bytes, text), 0};
+  }
+  /// Calls `make(layer)` for every layer, which places the same buffers for layers that are alike. Where places alone
+  /// are made, the first of them stands for all.
+  template <typename Make>
+  void for_each_layer(const Make& make) {
+    for (const auto& [first, last] : plan_.alike) {
+      const bool once = program_.makes() == Program::Makes::places;
+      if (once) repeats_ = last - first + 1;
+      for (int layer = first; layer <= (once ? first : last); ++layer) make(layer);
+    }
+    repeats_ = 1;
+  }
+  /// Likewise for every position of a group.
+  template <typename Make>
+  void for_each_position(int positions, const Make& make) {
+    const bool once = program_.makes() == Program::Makes::places;
+    if (once) repeats_ = positions;
+    for (int position = 0; position < (once ? 1 : positions); ++position) make(position);
+    repeats_ = 1;
   }
   static Access access(const Place& place, std::int64_t bytes, const Value& value) {
     return {place.buffer, place.offset, bytes, value};
@@ -60,6 +97,7 @@ class Writer {
 
   const Plan& plan_;
   Program program_;
+  int repeats_ = 1;  // of each buffer
   std::map<std::string, int> lanes_;
   std::vector<int> last_on_lane_;
 };

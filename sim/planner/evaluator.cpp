@@ -13,8 +13,16 @@ namespace {
 
 /// Simulated steps until a schedule repeats, roughly.
 constexpr std::int64_t kSteps = 3;
+/// A huge schedule may look no longer than this for steps that repeat: they do within ten.
+constexpr std::size_t kMostSimulatedOps = 40'000'000;
+constexpr std::size_t kFewestSteps = 8, kMostSteps = 64;
 
 }  // namespace
+
+double planned_step_seconds(const Schedule& schedule, const Machine& machine) {
+  const std::size_t steps = std::clamp(kMostSimulatedOps / schedule.ops.size(), kFewestSteps, kMostSteps);
+  return simulate(schedule, machine, {static_cast<int>(steps), false, false}).step_seconds;
+}
 
 Evaluator::Evaluator(const Scenario& scenario, const SearchOptions& options)
     : scenario_(scenario), options_(options), most_ops_(options.most_ops) {
@@ -69,15 +77,17 @@ std::vector<Evaluated> Evaluator::evaluate(const std::vector<Evaluated>& candida
   std::size_t taken = 0;
   for (; taken < candidates.size() && !exhausted(); ++taken) {
     if (known_.contains(candidates[taken].candidate)) continue;
+    const std::int64_t cost = expected_ops(candidates[taken].candidate);
+    if (!affordable(cost)) break;
     to_do.push_back(taken);
-    ops_ += expected_ops(candidates[taken].candidate);
+    ops_ += cost;
   }
   result.resize(taken);
   parallel(to_do.size(), [&](std::size_t i, PolicyInput& input) {
     if (stopped()) return;
     Evaluated& entry = result[to_do[i]];
     apply(entry.candidate, scenario_, input);
-    entry.step_seconds = simulate(make_schedule(input), scenario_.machine, {64, false, false}).step_seconds;
+    entry.step_seconds = planned_step_seconds(make_schedule(input), scenario_.machine);
   });
   for (const std::size_t i : to_do)
     if (result[i].step_seconds > 0) known_.emplace(result[i].candidate, result[i]);
@@ -87,12 +97,16 @@ std::vector<Evaluated> Evaluator::evaluate(const std::vector<Evaluated>& candida
   return result;
 }
 
+bool Evaluator::affordable(std::int64_t cost) const {
+  return cost <= options_.most_ops / kHugeShare || cost <= most_ops_ - ops_ || ops_ == 0;
+}
+
 bool Evaluator::exhausted() const { return ops_ >= most_ops_ || stopped(); }
 
-bool Evaluator::stopped() const {
-  if (options_.stop != nullptr && options_.stop->load(std::memory_order_relaxed)) return true;
-  if (options_.seconds <= 0) return false;
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count() > options_.seconds;
+bool is_stopped(const SearchOptions& options) {
+  if (options.stop != nullptr && options.stop->load(std::memory_order_relaxed)) return true;
+  return options.deadline < std::chrono::steady_clock::time_point::max() &&
+         std::chrono::steady_clock::now() >= options.deadline;
 }
 
 std::vector<Evaluated> Evaluator::all() const {

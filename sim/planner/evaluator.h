@@ -1,7 +1,6 @@
 // Evaluates candidates on all cores and remembers what it has seen.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -11,6 +10,9 @@
 #include "sim/planner/search.h"
 
 namespace penstock::sim {
+
+/// The step as the planner simulates it: without a timeline, and of a huge schedule not as many steps.
+double planned_step_seconds(const Schedule& schedule, const Machine& machine);
 
 class Evaluator {
  public:
@@ -28,27 +30,32 @@ class Evaluator {
   double shape_bound(const Candidate& shape, PolicyInput& input) const;
 
   /// Writes and simulates each schedule; those already known cost nothing. Candidates after the budget is spent are
-  /// left out of the result.
+  /// left out of the result. One whose schedule alone would cost a good part of the whole budget is evaluated only if
+  /// what is left pays for it, or if it is the first: there is to be a plan for a step of any size, in bounded time.
   std::vector<Evaluated> evaluate(const std::vector<Evaluated>& candidates);
 
   const Scenario& scenario() const { return scenario_; }
   bool exhausted() const;
-  bool stopped() const;
+  bool stopped() const { return is_stopped(options_); }
   std::int64_t ops() const { return ops_; }
   std::int64_t evaluated() const { return static_cast<std::int64_t>(known_.size()); }
   void allow(std::int64_t more_ops) { most_ops_ = ops_ + more_ops; }
+  /// Whether one evaluation costs so much that few can be paid for.
+  bool is_huge(const Candidate& candidate) const { return expected_ops(candidate) > options_.most_ops / kHugeShare; }
   /// Everything seen so far, in a fixed order.
   std::vector<Evaluated> all() const;
 
  private:
+  static constexpr std::int64_t kHugeShare = 8;  // an eighth of the budget
+
   std::int64_t expected_ops(const Candidate& candidate) const;
+  bool affordable(std::int64_t cost) const;
 
   const Scenario& scenario_;
   const SearchOptions& options_;
   std::vector<PolicyInput> inputs_;  // one per thread
   std::map<Candidate, Evaluated> known_;
   std::int64_t ops_ = 0, most_ops_ = 0;
-  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
 }  // namespace penstock::sim

@@ -6,16 +6,18 @@
 #include <set>
 
 #include "sim/planner/candidate_text.h"
-#include "sim/planner/search.h"
 
 namespace penstock::sim {
 namespace {
 
 constexpr std::int64_t kMostOps = 5'000'000;  // one to three seconds of a core
 
-SearchResult quick_search(const Scenario& scenario, const SearchSpace& space, int threads) {
+SearchResult quick_search(const Scenario& scenario, const SearchSpace& space, const SearchOptions& how) {
   SearchOptions options;
-  options.threads = threads;
+  options.threads = how.threads;
+  options.deadline = how.deadline;
+  options.stop = how.stop;
+  options.progress = how.progress;
   options.front = false;
   options.most_ops = kMostOps;
   return search(scenario, space, options);
@@ -23,7 +25,7 @@ SearchResult quick_search(const Scenario& scenario, const SearchSpace& space, in
 
 }  // namespace
 
-std::string choose_open_policy(Scenario& scenario, int threads) {
+std::string choose_open_policy(Scenario& scenario, const SearchOptions& how) {
   if (!is_planned(scenario.policy.name)) return {};
   const std::set<std::string> all = choice_keys();
   Scenario same_bits = scenario;
@@ -34,8 +36,8 @@ std::string choose_open_policy(Scenario& scenario, int threads) {
   SearchResult result;
   for (const std::int64_t drive : std::set<std::int64_t>{0, scenario.machine.nvme.bytes}) {
     same_bits.machine.nvme.bytes = chunked.machine.nvme.bytes = drive;
-    result = quick_search(same_bits, quick_space(same_bits), threads);
-    if (result.best.empty()) result = quick_search(chunked, compact_space(chunked), threads);
+    result = quick_search(same_bits, quick_space(same_bits), how);
+    if (result.best.empty()) result = quick_search(chunked, compact_space(chunked), how);
     if (!result.best.empty()) break;
   }
   scenario.fixed = all;

@@ -8,14 +8,14 @@
 
 #include <string>
 
-#include "shared/scenario/scenario.h"
+#include "sim/planner/search.h"
 
 namespace penstock::sim {
 
 /// Replaces `scenario.policy` by the fastest plan found for the capacities of its machine, or by the one that comes
 /// closest to fitting, and fixes it. Returns one line that says what was chosen; empty, and nothing is changed, if the
-/// preset is not the planner's or nothing was left open. `threads`: 0 = all cores. Throws InputError for a figure that
-/// the machine lacks.
-std::string choose_open_policy(Scenario& scenario, int threads = 0);
+/// preset is not the planner's or nothing was left open. Of `how` threads, deadline, stop and progress are taken.
+/// Throws InputError for a figure that the machine lacks.
+std::string choose_open_policy(Scenario& scenario, const SearchOptions& how = {});
 
 }  // namespace penstock::sim

@@ -208,9 +208,9 @@ class Search {
   SearchResult run() {
     bound_shapes();
     evaluator_.allow(options_.most_ops * 3 / 5);
-    if (options_.presets) evaluate_presets();
+    if (options_.presets && !evaluator_.is_huge({scenario_.micro_batch, scenario_.policy})) evaluate_presets();
     scan(tiers_, options_.tolerance);
-    const double open = evaluator_.exhausted() ? open_bound_ : kInfinity;
+    const double open = open_bound_;
     evaluator_.allow(options_.most_ops / 5);
     if (options_.refine && !ranking_.empty()) refine();
     result_.complete = open >= best_seconds() * (1 - options_.tolerance) && !evaluator_.stopped();
@@ -248,7 +248,9 @@ class Search {
     result_.shapes = static_cast<std::int64_t>(all.size());
     if (all.empty()) throw InputError("search: the space is empty");
     std::vector<double> bounds(all.size());
-    evaluator_.parallel(all.size(), [&](std::size_t i, PolicyInput& input) { bounds[i] = shape_bound(all[i], input); });
+    evaluator_.parallel(all.size(), [&](std::size_t i, PolicyInput& input) {
+      bounds[i] = evaluator_.stopped() ? kInfinity : shape_bound(all[i], input);
+    });
     std::vector<std::size_t> order;
     for (std::size_t i = 0; i < all.size(); ++i)
       if (bounds[i] < kInfinity) order.push_back(i);
@@ -259,7 +261,7 @@ class Search {
       shapes_.push_back(all[i]);
       shape_bounds_.push_back(bounds[i]);
     }
-    if (shapes_.empty()) {  // what the scenario fixes contradicts itself: say how
+    if (shapes_.empty() && !evaluator_.stopped()) {  // what the scenario fixes contradicts itself: say how
       PolicyInput input = scenario_.policy_input();
       evaluator_.bound(all.front(), input);
     }
@@ -310,6 +312,7 @@ class Search {
       std::vector<Expansion> expansions(end - begin);
       const double best = best_seconds();
       evaluator_.parallel(end - begin, [&](std::size_t i, PolicyInput& input) {
+        if (evaluator_.stopped()) return;
         if (options_.prune && shape_bounds_[begin + i] >= best * (1 - tolerance)) return;
         expansions[i] = expand(shapes_[begin + i], tiers, input);
       });
@@ -498,7 +501,7 @@ SearchResult search(const Scenario& scenario, const SearchSpace& space, const Se
   TierCapacities tiers = usable_memory(scenario.machine);
   const std::int64_t nvme = std::exchange(tiers.nvme, 0);
   SearchResult result = Search(scenario, space, options, tiers).run();
-  if (nvme == 0 || !result.best.empty() || (options.stop && *options.stop)) return result;
+  if (nvme == 0 || !result.best.empty() || is_stopped(options)) return result;
   tiers.nvme = nvme;
   return Search(scenario, space, options, tiers).run();
 }

@@ -8,10 +8,14 @@
 // NVMe is looked at only where nothing fits without: every step rewrites all that lies there, and drives wear.
 //
 // Deterministic: rounds and batches have fixed sizes, decisions fall between them, and the budget is counted in ops,
-// not in seconds. So the plan is the same whatever the number of threads, unless `stop` or `seconds` cut it short.
+// not in seconds. So the plan is the same whatever the number of threads, unless `stop` or `deadline` cut it short.
+//
+// Of steps so large that the budget pays for few of them (a million micro-batches), the one with the best bound is
+// simulated and what the budget is left for.
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -45,7 +49,8 @@ struct SearchOptions {
   bool presets = true;                 // start from the presets' schedules, under the scenario's numerics
   bool front = true;                   // also look for the best with less memory
   std::int64_t most_ops = 12'000'000;  // simulated ops of all evaluations together
-  double seconds = 0;                  // wall clock; 0 = no limit. The plan then depends on the machine's speed
+  /// Where the search ends with the best so far. The plan then depends on the machine's speed.
+  std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
   const std::atomic<bool>* stop = nullptr;
   std::function<void(const SearchProgress&)> progress;
 };
@@ -62,9 +67,12 @@ struct SearchResult {
   std::vector<Evaluated> by_dram, by_hbm;  // Pareto fronts, ascending memory, descending step time
   std::vector<Evaluated> presets;          // those that fit, under the scenario's numerics
   std::int64_t shapes = 0, evaluated = 0, pruned = 0, ops = 0;
-  bool complete = true;           // false: budget, time or stop ended it
+  bool complete = true;           // false: budget, deadline or stop ended it
   double open_bound_seconds = 0;  // if not complete: nothing that was not looked at beats this
 };
+
+/// Whether `stop` or `deadline` ends it now.
+bool is_stopped(const SearchOptions& options);
 
 SearchResult search(const Scenario& scenario, const SearchSpace& space, const SearchOptions& options);
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "sim/simulate.h"
+#include "sim/planner/evaluator.h"
 
 namespace penstock::sim {
 namespace {
@@ -81,8 +81,7 @@ std::vector<Sensitivity> sensitivities(const Schedule& schedule, const Machine& 
   std::vector<const char*> parts{"matmul", "hbm", "link", "dram"};
   if (uses_nvme(schedule)) parts.push_back("nvme");
   for (const char* part : parts)
-    result.push_back(
-        {part, kFaster, simulate(schedule, with_faster(machine, part, kFaster), {64, false, false}).step_seconds});
+    result.push_back({part, kFaster, planned_step_seconds(schedule, with_faster(machine, part, kFaster))});
   return result;
 }
 

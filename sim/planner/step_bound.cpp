@@ -1,10 +1,7 @@
 #include "sim/planner/step_bound.h"
 
 #include <algorithm>
-#include <map>
-#include <tuple>
-#include <utility>
-#include <vector>
+#include <optional>
 
 #include "shared/model/kernels.h"
 #include "shared/policy/plan.h"
@@ -21,11 +18,10 @@ class BoundCounter {
  public:
   BoundCounter(const Plan& plan, const Machine& machine) : plan_(plan), machine_(machine) {}
 
-  StepBound count() {
+  StepBound bound() {
     count_phases();
     // Every group makes the same visits; together they see each micro-batch once.
-    for (const Visit& visit : plan_.visits)
-      if (visit.group == 0) count_visit(visit);
+    for (const Visit& visit : plan_.visits) count_visit(visit);
     count_weights();
     count_gradients();
     count_optimizer();
@@ -42,15 +38,32 @@ class BoundCounter {
     return element_bytes(on_host() ? numerics.gradient_link : numerics.gradient_sum);
   }
 
+  /// Something for each kind of pass over a layer: there are a dozen and thousands of visits.
+  template <typename Value>
+  class PerPass {
+   public:
+    /// `make()` the first time.
+    template <typename Make>
+    const Value& get(LayerKind kind, Keep keep, Pass pass, bool writes_output, bool accumulates, const Make& make) {
+      const auto at = [](auto value) { return static_cast<std::size_t>(value); };
+      std::optional<Value>& value = values_[at(kind)][at(keep)][at(pass)][at(writes_output)][at(accumulates)];
+      if (!value) value = make();
+      return *value;
+    }
+
+   private:
+    std::optional<Value> values_[3][3][4][2][2];
+  };
+
   double template_seconds(int layer, Pass pass, bool writes_output, bool accumulates) {
-    const auto key = std::tuple{plan_.kind(layer), plan_.keep(layer), pass, writes_output, accumulates};
-    const auto found = seconds_.find(key);
-    if (found != seconds_.end()) return found->second;
-    double seconds = 0;
-    for (const Kernel& kernel : template_kernels(plan_.model, plan_.kind(layer), pass, plan_.batch, plan_.layout(layer),
-                                                 writes_output, accumulates, gradient_element_bytes()))
-      seconds += static_cast<double>(kernel.count) * kernel_seconds(machine_.gpu, kernel).sustained;
-    return seconds_[key] = seconds;
+    return seconds_.get(plan_.kind(layer), plan_.keep(layer), pass, writes_output, accumulates, [&] {
+      double seconds = 0;
+      for (const Kernel& kernel :
+           template_kernels(plan_.model, plan_.kind(layer), pass, plan_.batch, plan_.layout(layer), writes_output,
+                            accumulates, gradient_element_bytes()))
+        seconds += static_cast<double>(kernel.count) * kernel_seconds(machine_.gpu, kernel).sustained;
+      return seconds;
+    });
   }
 
   struct Seconds {
@@ -81,15 +94,12 @@ class BoundCounter {
       sum.burst += part.burst;
       sum.extra += part.extra;
     };
-    std::map<std::tuple<LayerKind, Keep, Pass, bool>, Seconds> known;
+    PerPass<Seconds> known;
     const auto seconds = [&](const Visit& visit, Pass pass) {
-      const auto key = std::tuple{plan_.kind(visit.layer), plan_.keep(visit.layer), pass, visit.writes_output};
-      const auto [found, is_new] = known.try_emplace(key);
-      if (is_new) found->second = least_seconds(visit.layer, pass, visit.writes_output);
-      return found->second;
+      return known.get(plan_.kind(visit.layer), plan_.keep(visit.layer), pass, visit.writes_output, false,
+                       [&] { return least_seconds(visit.layer, pass, visit.writes_output); });
     };
     for (const Visit& visit : plan_.visits) {
-      if (visit.group != 0) break;
       switch (visit.kind) {
         case VisitKind::forward: add(visit.layer > 0 ? forward_ : outside_, seconds(visit, Pass::forward)); break;
         case VisitKind::loss: add(outside_, seconds(visit, Pass::loss)); break;
@@ -131,13 +141,18 @@ class BoundCounter {
     const int layer = visit.layer;
     const double input = static_cast<double>(plan_.boundary);
     if (visit.kind == VisitKind::forward) {
-      if (const int next = layer + 1; next < plan_.head && plan_.is_checkpoint(next) && in_dram(next))
+      if (const int next = layer + 1; next < plan_.head && in_dram(next) && plan_.is_checkpoint(next))
         down_ += count * input;
       if (layer > 0 && in_dram(layer)) down_ += count * static_cast<double>(plan_.kept(layer));
     } else if (plan_.kind(layer) == LayerKind::decoder && in_dram(layer)) {
       if (plan_.is_checkpoint(layer)) up_ += count * input;
       up_ += count * static_cast<double>(plan_.kept(layer));
     }
+  }
+
+  static double layers_of(const Plan::Range& run) { return static_cast<double>(run.last - run.first + 1); }
+  void add_compute(const Plan::Range& run, double seconds_per_layer) {
+    for (int layer = run.first; layer <= run.last; ++layer) bound_.compute += seconds_per_layer;
   }
 
   bool in_dram(int layer) const { return plan_.activations(layer) == TierKind::dram; }
@@ -160,9 +175,10 @@ class BoundCounter {
 
   void count_weights() {
     up_ += fewest_loads() * static_cast<double>(plan_.weight_bytes(1));
-    for (int layer = 0; layer <= plan_.head; ++layer) {
+    for (const Plan::Range& run : plan_.alike) {
+      const int layer = run.first;
       if (plan_.states_resident(layer)) continue;
-      const double bytes = static_cast<double>(plan_.weight_bytes(layer));
+      const double bytes = layers_of(run) * static_cast<double>(plan_.weight_bytes(layer));
       if (plan_.weights_resident(layer)) {
         up_ += bytes;
       } else if (plan_.is_edge(layer)) {
@@ -173,22 +189,24 @@ class BoundCounter {
 
   void count_gradients() {
     const double groups = static_cast<double>(plan_.groups.size());
-    for (int layer = 0; layer <= plan_.head; ++layer) {
+    for (const Plan::Range& run : plan_.alike) {
+      const int layer = run.first;
+      const double layers = layers_of(run);
       const double sum = static_cast<double>(plan_.sum_bytes(layer));
       const double gradient = static_cast<double>(plan_.gradient_bytes(layer));
       const bool home_in_hbm = plan_.gradient_home(layer) == TierKind::hbm;
       if (on_host()) {
-        host_sum_bytes_ += sum + gradient;
+        host_sum_bytes_ += layers * (sum + gradient);
         continue;
       }
-      bound_.compute += hbm_pass_seconds(sum + gradient);
+      add_compute(run, hbm_pass_seconds(sum + gradient));
       const bool own = (home_in_hbm && plan_.finishes_in_place(layer)) ||
                        (groups > 1 && plan_.parameters.gradient_sums == TierKind::hbm);
       if (plan_.parameters.gradient_sums == TierKind::dram && !own) {
-        up_ += (groups - 1) * sum;
-        down_ += groups * sum;
+        up_ += layers * (groups - 1) * sum;
+        down_ += layers * groups * sum;
       }
-      if (!home_in_hbm || !plan_.optimizer_on_gpu(layer)) down_ += gradient;
+      if (!home_in_hbm || !plan_.optimizer_on_gpu(layer)) down_ += layers * gradient;
     }
   }
 
@@ -196,22 +214,24 @@ class BoundCounter {
     double elements_on_host = 0;
     double passes = plan_.parameters.host_pass_bytes_per_parameter * static_cast<double>(plan_.model.parameters);
     const double traffic = optimizer_bytes_per_parameter(plan_.parameters.numerics);
-    for (int layer = 0; layer <= plan_.head; ++layer) {
+    for (const Plan::Range& run : plan_.alike) {
+      const int layer = run.first;
+      const double layers = layers_of(run);
       const double elements = static_cast<double>(plan_.state_elements(layer));
-      if (plan_.has_upload_copy(layer)) passes += 2 * static_cast<double>(plan_.weight_bytes(layer));
+      if (plan_.has_upload_copy(layer)) passes += 2 * layers * static_cast<double>(plan_.weight_bytes(layer));
       if (!plan_.optimizer_on_gpu(layer)) {
-        elements_on_host += elements;
+        elements_on_host += layers * elements;
         continue;
       }
       if (plan_.states_resident(layer)) {
-        bound_.compute += hbm_pass_seconds(elements * traffic);
+        add_compute(run, hbm_pass_seconds(elements * traffic));
       } else {
-        for (const Plan::StateTensor& tensor : plan_.state_tensors()) {
-          up_ += elements * static_cast<double>(tensor.element_bytes);
-          down_ += elements * static_cast<double>(tensor.element_bytes);
+        for (const Plan::StateTensor& tensor : plan_.state_tensors) {
+          up_ += layers * elements * static_cast<double>(tensor.element_bytes);
+          down_ += layers * elements * static_cast<double>(tensor.element_bytes);
         }
       }
-      if (plan_.gradient_home(layer) != TierKind::hbm) up_ += static_cast<double>(plan_.gradient_bytes(layer));
+      if (plan_.gradient_home(layer) != TierKind::hbm) up_ += layers * static_cast<double>(plan_.gradient_bytes(layer));
     }
     const int threads = plan_.optimizer_threads;
     if (elements_on_host > 0) {
@@ -227,22 +247,24 @@ class BoundCounter {
     const auto weight_bytes = [&](int layer) { return static_cast<double>(plan_.weight_bytes(layer)); };
     const double slots = plan_.parameters.weight_buffers, groups = static_cast<double>(plan_.groups.size());
     double streamed = 0;
-    for (int layer = 0; layer <= plan_.head; ++layer) {
+    for (const Plan::Range& run : plan_.alike) {
+      const int layer = run.first;
+      const double layers = layers_of(run);
       if (plan_.state_home(layer, TensorKind::weights) == TierKind::nvme) {
         if (plan_.is_edge(layer) || plan_.weights_resident(layer))
-          nvme_read_ += weight_bytes(layer);
+          nvme_read_ += layers * weight_bytes(layer);
         else
-          streamed += 1;
+          streamed += layers;
       }
-      for (const Plan::StateTensor& tensor : plan_.state_tensors()) {
+      for (const Plan::StateTensor& tensor : plan_.state_tensors) {
         if (plan_.state_home(layer, tensor.tensor) != TierKind::nvme) continue;
-        const double bytes = static_cast<double>(plan_.state_elements(layer) * tensor.element_bytes);
+        const double bytes = layers * static_cast<double>(plan_.state_elements(layer) * tensor.element_bytes);
         if (plan_.update_reads(tensor.tensor)) nvme_read_ += bytes;
         nvme_write_ += bytes;
       }
       if (plan_.gradient_home(layer) != TierKind::nvme) continue;
-      nvme_read_ += static_cast<double>(plan_.gradient_bytes(layer));
-      nvme_write_ += static_cast<double>(plan_.gradient_bytes(layer));
+      nvme_read_ += layers * static_cast<double>(plan_.gradient_bytes(layer));
+      nvme_write_ += layers * static_cast<double>(plan_.gradient_bytes(layer));
     }
     nvme_read_ += (streamed + (2 * groups - 1) * std::max(0.0, streamed - slots)) * weight_bytes(1);
     dram_bytes_ += nvme_read_ + nvme_write_;
@@ -256,42 +278,61 @@ class BoundCounter {
   /// Bytes of weights that a phase of every group must load: all that its ring did not hold before.
   double loads_of_phase() const {
     int streamed = 0;
-    for (int layer = 1; layer < plan_.head; ++layer) streamed += plan_.weights_resident(layer) ? 0 : 1;
+    for (const auto& [layer, last] : plan_.alike)
+      if (!plan_.is_edge(layer) && !plan_.weights_resident(layer)) streamed += last - layer + 1;
     return static_cast<double>(std::max(0, streamed - plan_.parameters.weight_buffers)) *
            static_cast<double>(plan_.weight_bytes(1));
   }
 
-  /// One after the other, each phase at its own slowest part. Forward may run ahead of what leaves by the slots of the
-  /// ring, what comes back may run ahead of backward likewise.
-  double phases_seconds(double share, double up_rate, double down_rate) const {
-    const PolicyParameters& p = plan_.parameters;
-    double layers_bytes = 0, most_kept = 0, most_input = 0;  // of one micro-batch
+  /// What the phases of a group move besides weights, of one micro-batch, and how far it may run ahead.
+  struct Travelling {
+    double layers_bytes = 0, most_kept = 0, most_input = 0;
     bool inputs_alone = false;
+  };
+  Travelling travelling() const {
+    Travelling found;
     for (const auto& [first, last] : plan_.kept_alike()) {
       if (!in_dram(first)) continue;
       const double kept = static_cast<double>(plan_.kept(first));
       // Of blocks: kept alone.
       const double input = first == last || plan_.is_checkpoint(first + 1) ? static_cast<double>(plan_.boundary) : 0.0;
-      layers_bytes += (last - first + 1) * (kept + input);
-      most_kept = std::max(most_kept, kept);
-      most_input = std::max(most_input, input);
-      inputs_alone |= kept == 0;
+      found.layers_bytes += (last - first + 1) * (kept + input);
+      found.most_kept = std::max(found.most_kept, kept);
+      found.most_input = std::max(found.most_input, input);
+      found.inputs_alone |= kept == 0;
     }
-    const double loads = loads_of_phase();
-    double seconds = m() * outside_.at(share);
-    for (const Group& group : plan_.groups) {
+    return found;
+  }
+
+  /// One after the other, each phase at its own slowest part. Forward may run ahead of what leaves by the slots of the
+  /// ring, what comes back may run ahead of backward likewise.
+  double phases_seconds(double share, double up_rate, double down_rate) const {
+    struct Phases {
+      double forward, backward;
+    };
+    const auto phases = [&](const Group& group) -> Phases {
       const double count = static_cast<double>(group.count);
-      const double ahead = p.activation_slots + (inputs_alone ? count + 1 : 1);
-      const double bytes = std::max(0.0, count * layers_bytes - ahead * (most_kept + most_input));
-      seconds += std::max({count * forward_.at(share), bytes / down_rate, loads / up_rate});
-      seconds += std::max(count * backward_.at(share), (bytes + loads) / up_rate);
+      const double ahead = plan_.parameters.activation_slots + (travelling_.inputs_alone ? count + 1 : 1);
+      const double bytes =
+          std::max(0.0, count * travelling_.layers_bytes - ahead * (travelling_.most_kept + travelling_.most_input));
+      return {std::max({count * forward_.at(share), bytes / down_rate, loads_ / up_rate}),
+              std::max(count * backward_.at(share), (bytes + loads_) / up_rate)};
+    };
+    // All groups but the first are alike.
+    const Phases first = phases(plan_.groups.front()), other = phases(plan_.groups.back());
+    double seconds = m() * outside_.at(share);
+    for (std::size_t group = 0; group < plan_.groups.size(); ++group) {
+      seconds += (group == 0 ? first : other).forward;
+      seconds += (group == 0 ? first : other).backward;
     }
     return seconds;
   }
 
   /// The step T must be no less than its phases at the share of the way to sustained that T implies. Without a measured
   /// curve the share is the duty, and busy = burst + busy / T x extra; with one, it is no less than at burst / T.
-  double phases_bound(double up_rate, double down_rate) const {
+  double phases_bound(double up_rate, double down_rate) {
+    travelling_ = travelling();
+    loads_ = loads_of_phase();
     const double burst = m() * (outside_.burst + forward_.burst + backward_.burst);
     const double extra = m() * (outside_.extra + forward_.extra + backward_.extra);
     const auto share = [&](double step) {
@@ -334,9 +375,11 @@ class BoundCounter {
 
   const Plan& plan_;
   const Machine& machine_;
-  std::map<std::tuple<LayerKind, Keep, Pass, bool, bool>, double> seconds_;
+  PerPass<double> seconds_;
   StepBound bound_;
   Seconds forward_, backward_, outside_;
+  Travelling travelling_;
+  double loads_ = 0;  // loads_of_phase()
   double up_ = 0, down_ = 0, nvme_read_ = 0, nvme_write_ = 0, host_sum_bytes_ = 0, dram_bytes_ = 0;
 };
 
@@ -362,7 +405,7 @@ const char* StepBound::binding() const {
 StepBound step_bound(const PolicyInput& input, const Machine& machine) {
   check_policy_input(input);
   const Plan plan(input);
-  return BoundCounter(plan, machine).count();
+  return BoundCounter(plan, machine).bound();
 }
 
 }  // namespace penstock::sim

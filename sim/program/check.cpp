@@ -11,6 +11,7 @@
 #include "sim/program/choice.h"
 #include "sim/program/commands.h"
 #include "sim/program/memory_text.h"
+#include "sim/program/progress.h"
 
 namespace penstock::sim {
 namespace {
@@ -46,10 +47,12 @@ void print_json(const CheckOptions& options, const Schedule& schedule, const std
 }  // namespace
 
 int check(const CheckOptions& options) {
-  const Schedule schedule = read_schedule(options.schedule);
+  Schedule schedule;
   std::vector<Fault> faults;
   {
-    const StatusLine status("proving the schedule");
+    StatusLine status("reading the schedule");
+    schedule = read_schedule(options.schedule);
+    status.update("proving the schedule");
     faults = check_schedule(schedule, kFaultsShown);
   }
   if (options.json) {

@@ -1,7 +1,6 @@
 #include "sim/program/choice.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 
@@ -10,12 +9,12 @@
 #include "shared/ir/schedule_json.h"
 #include "shared/ir/schedule_names.h"
 #include "shared/policy/parameters.h"
-#include "shared/standard_streams.h"
 #include "shared/toml_reader.h"
 #include "shared/units.h"
 #include "sim/planner/candidate_text.h"
 #include "sim/planner/open_policy.h"
 #include "sim/program/commands.h"
+#include "sim/program/progress.h"
 
 namespace penstock::sim {
 namespace {
@@ -57,8 +56,10 @@ TomlDocument load_scenario_document(const ScenarioChoice& choice) {
 }
 
 std::string planned_line(Scenario& scenario) {
-  const StatusLine status("planning");
-  const std::string plan = choose_open_policy(scenario);
+  StatusLine status("planning");
+  SearchOptions options;
+  options.progress = status.searching("planning: ");
+  const std::string plan = choose_open_policy(scenario, options);
   return plan.empty() ? plan : plan + "\n";
 }
 
@@ -104,14 +105,6 @@ std::string excess_text(const std::vector<TierMemory>& memory, const Machine& ma
                         format_bytes(static_cast<double>(tier.peak_bytes)));
   }
   return text;
-}
-
-StatusLine::StatusLine(const std::string& text) : shown_(::isatty(STDERR_FILENO) == 1) {
-  if (shown_) tell(fmt::format("\r{} ...", text));
-}
-
-StatusLine::~StatusLine() {
-  if (shown_) tell("\r\033[K");
 }
 
 }  // namespace penstock::sim

@@ -28,16 +28,4 @@ std::vector<TierMemory> memory_on(const Schedule& schedule, const Scenario& scen
 /// What does not fit: tier, by how much, and the phase that needs most; empty if everything fits.
 std::string excess_text(const std::vector<TierMemory>& memory, const Machine& machine);
 
-/// A line on standard error while something runs, only on a terminal; gone at the end of the scope.
-class StatusLine {
- public:
-  explicit StatusLine(const std::string& text);
-  ~StatusLine();
-  StatusLine(const StatusLine&) = delete;
-  StatusLine& operator=(const StatusLine&) = delete;
-
- private:
-  bool shown_ = false;
-};
-
 }  // namespace penstock::sim

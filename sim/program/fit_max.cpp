@@ -9,6 +9,7 @@
 #include "sim/program/choice.h"
 #include "sim/program/commands.h"
 #include "sim/program/memory_text.h"
+#include "sim/program/progress.h"
 
 namespace penstock::sim {
 namespace {
@@ -21,16 +22,19 @@ struct Most {
   std::int64_t layers = 0, parameters = 0, context = 0, sequences = 0;
 };
 
-Most most_of(const Scenario& scenario, const std::string& name, const PolicyChoice& policy) {
-  Most most{name, most_layers(scenario, policy)};
-  if (most.layers > 0) most.parameters = with_layers(scenario, most.layers).model.parameters;
-  most.context = longest_context(scenario, policy);
-  most.sequences = most_sequences(scenario, policy);
-  return most;
-}
-
 std::vector<Most> all_of(const Scenario& scenario) {
-  const StatusLine status("looking for the largest");
+  StatusLine status("looking for the largest");
+  const auto most_of = [&](const Scenario& with, const std::string& name, const PolicyChoice& policy) {
+    Most most{name};
+    status.update(name + ": how many layers");
+    most.layers = most_layers(with, policy);
+    if (most.layers > 0) most.parameters = with_layers(with, most.layers).model.parameters;
+    status.update(name + ": how long a context");
+    most.context = longest_context(with, policy);
+    status.update(name + ": how many sequences");
+    most.sequences = most_sequences(with, policy);
+    return most;
+  };
   std::vector<Most> rows;
   if (!is_planned(scenario.policy.name)) rows.push_back(most_of(scenario, "the scenario's policy", scenario.policy));
   for (const PresetInfo& preset : presets()) {

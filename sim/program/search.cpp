@@ -1,12 +1,11 @@
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
-#include <limits>
+#include <optional>
 
 #include "shared/command_files.h"
 #include "shared/compare/table.h"
@@ -19,6 +18,7 @@
 #include "shared/toml_reader.h"
 #include "shared/units.h"
 #include "sim/planner/candidate_text.h"
+#include "sim/planner/evaluator.h"
 #include "sim/planner/open_policy.h"
 #include "sim/planner/scenario_text.h"
 #include "sim/planner/search.h"
@@ -26,6 +26,7 @@
 #include "sim/program/choice.h"
 #include "sim/program/commands.h"
 #include "sim/program/memory_text.h"
+#include "sim/program/progress.h"
 #include "sim/program/range_text.h"
 #include "sim/simulate.h"
 
@@ -186,41 +187,39 @@ std::string effort_text(const SearchResult& result, const SearchOptions& options
                                                : "stopped early\n");
 }
 
-void show_progress(const SearchProgress& progress) {
-  constexpr int kWidth = 24;
-  const int filled = std::clamp(static_cast<int>(progress.done * kWidth), 0, kWidth);
-  tell(fmt::format("\r\033[K{} [{}{}] {} simulated{}", progress.phase,
-                   std::string(static_cast<std::size_t>(filled), '#'),
-                   std::string(static_cast<std::size_t>(kWidth - filled), '.'), progress.evaluated,
-                   progress.best_seconds > 0 ? ", best step " + format_seconds(progress.best_seconds) : ""));
-}
-
-/// Infinite if it does not.
-double step_if_it_fits(const Scenario& scenario) {
-  const PolicyInput input = scenario.policy_input();
-  if (!fits(arena_bytes(input), input)) return std::numeric_limits<double>::infinity();
-  return simulate(make_schedule(input), scenario.machine, {.record_timeline = false, .count_memory = false})
-      .step_seconds;
+/// What the short search of policy `penstock` finds; nothing if that fits no better than this step, or if there is no
+/// schedule of the scenario's own micro-batch.
+std::optional<Scenario> short_plan(const Scenario& scenario, const SearchOptions& options, double step_seconds) {
+  Scenario started = scenario;
+  try {
+    if (choose_open_policy(started, options).empty()) return std::nullopt;
+    const PolicyInput input = started.policy_input();
+    if (!fits(arena_bytes(input), input)) return std::nullopt;
+    if (planned_step_seconds(make_schedule(input), started.machine) >= step_seconds) return std::nullopt;
+  } catch (const InputError&) {
+    return std::nullopt;
+  }
+  started.fixed = scenario.fixed;
+  return started;
 }
 
 SearchResult run_search(const Scenario& scenario, const SearchCommandOptions& command, SearchOptions& options) {
   options.threads = command.threads;
-  options.seconds = command.seconds;
+  if (command.seconds > 0)
+    options.deadline =
+        std::chrono::steady_clock::now() +
+        std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(command.seconds));
   options.tolerance = command.tolerance / 100;
   options.front = !command.no_front;
   options.stop = &stop_asked;
-  const bool shown = ::isatty(STDERR_FILENO) == 1;
-  if (shown) options.progress = show_progress;
+  StatusLine status("searching");
+  options.progress = status.searching();
   const StopSignals signals(end_search);
   SearchResult result = search(scenario, default_space(scenario), options);
+  if (result.best.empty() || is_stopped(options)) return result;
   // The short search of policy `penstock` looks elsewhere; where it found more, this one goes on from there.
-  Scenario started = scenario;
-  const bool planned = !stop_asked && !choose_open_policy(started, command.threads).empty();
-  started.fixed = scenario.fixed;
-  if (planned && !result.best.empty() &&
-      step_if_it_fits(started) < result.best.front().step_seconds * (1 - options.tolerance))
-    result = search(started, default_space(scenario), options);
-  if (shown) tell("\r\033[K");
+  if (const auto started = short_plan(scenario, options, result.best.front().step_seconds * (1 - options.tolerance)))
+    result = search(*started, default_space(scenario), options);
   return result;
 }
 
@@ -242,12 +241,9 @@ int search_command(const SearchCommandOptions& command) {
   outputs.check();
   SearchOptions options;
   const SearchResult result = run_search(scenario, command, options);
-  if (result.best.empty()) {
-    if (stop_asked || command.seconds > 0)
-      if (!result.complete && result.shortage.arenas.hbm == 0)
-        throw std::runtime_error("the search was stopped before it found anything that fits");
-    say_shortage(scenario, result);
-  }
+  if (result.best.empty() && !result.complete)
+    throw std::runtime_error("the search was stopped before it found anything that fits");
+  if (result.best.empty()) say_shortage(scenario, result);
   const Found found = examine(scenario, result.best.front().candidate);
   std::string files;
   if (!command.output.empty()) {

@@ -18,6 +18,7 @@
 #include "sim/program/choice.h"
 #include "sim/program/commands.h"
 #include "sim/program/memory_text.h"
+#include "sim/program/progress.h"
 #include "sim/simulate.h"
 #include "sim/validate/error_bar.h"
 
@@ -41,7 +42,8 @@ struct Verdict {
 
 class Shop {
  public:
-  explicit Shop(const ShopOptions& options) : options_(options) {
+  /// `machines` will be judged at most, the catalogue's and one of them with each upgrade.
+  Shop(const ShopOptions& options, std::size_t machines) : options_(options), machines_(machines) {
     scenario_.path = options.model;
     scenario_.name = options.model.stem().string();
     scenario_.model = make_model(read_model_config(options.model));
@@ -51,7 +53,8 @@ class Shop {
   }
 
   Verdict judge(const std::string& name, const Price& price, const Machine& machine) {
-    const StatusLine status(fmt::format("planning for {}", name));
+    const std::string head = fmt::format("{} ({} of {}): ", name, ++judged_, machines_);
+    StatusLine status(head + "planning");
     Scenario scenario = scenario_;
     scenario.machine = machine;
     scenario.micro_batch = middle_divisor(scenario.sequences);
@@ -61,6 +64,7 @@ class Shop {
     options.front = false;
     options.most_ops = 4'000'000;
     options.threads = options_.threads;
+    options.progress = status.searching(head);
     const SearchResult result = searched(scenario, options);
     if (result.best.empty()) {
       verdict.shortage = shortage_text(result.shortage.arenas, machine);
@@ -108,6 +112,7 @@ class Shop {
 
   const ShopOptions& options_;
   Scenario scenario_;
+  std::size_t machines_, judged_ = 0;
 };
 
 /// An upgrade of the chosen machine, and what it gains.
@@ -239,7 +244,7 @@ void check_wish(const ShopOptions& options) {
 int shop(const ShopOptions& options) {
   check_wish(options);
   const Catalogue catalogue = read_catalogue(options.catalogue);
-  Shop shop(options);
+  Shop shop(options, catalogue.offers.size() + catalogue.upgrades.size());
   std::vector<Verdict> verdicts;
   for (const Offer& offer : catalogue.offers) verdicts.push_back(shop.judge(offer.name, offer.price, offer.machine));
   const std::optional<std::size_t> chosen = choose(options, verdicts);

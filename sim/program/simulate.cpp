@@ -16,6 +16,7 @@
 #include "sim/program/choice.h"
 #include "sim/program/commands.h"
 #include "sim/program/memory_text.h"
+#include "sim/program/progress.h"
 #include "sim/program/range_text.h"
 
 namespace penstock::sim {

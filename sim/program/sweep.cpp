@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <limits>
 #include <optional>
 
@@ -15,6 +16,7 @@
 #include "sim/program/choice.h"
 #include "sim/program/commands.h"
 #include "sim/program/memory_text.h"
+#include "sim/program/progress.h"
 #include "sim/program/range_text.h"
 #include "sim/simulate.h"
 
@@ -124,7 +126,9 @@ void evaluate(const SweepOptions& options, const std::vector<Axis>& axes, Row& r
     scenario.policy = result.best.front().candidate.parameters;
     row.plan = candidate_text(result.best.front().candidate);
   } else {
-    row.plan = choose_open_policy(scenario, 1);
+    SearchOptions planning;
+    planning.threads = 1;
+    row.plan = choose_open_policy(scenario, planning);
   }
   predict(scenario, row);
 }
@@ -227,13 +231,15 @@ int sweep(const SweepOptions& options) {
   for (const std::string& text : options.vary) axes.push_back(parse_axis(text));
   std::vector<Row> rows = all_rows(axes);
   {
-    const StatusLine status(fmt::format("predicting {} rows", rows.size()));
+    StatusLine status(fmt::format("predicting {} rows", rows.size()));
+    std::atomic<std::size_t> done = 0;
     parallel_for(rows.size(), thread_count(options.threads), [&](std::size_t i, std::size_t) {
       try {
         evaluate(options, axes, rows[i]);
       } catch (const InputError& error) {
         rows[i].problem = error.what();
       }
+      status.update(fmt::format("predicting {} rows: {} done", rows.size(), ++done));
     });
   }
   // A wish that no row understands is a mistake in the wish.

@@ -9,6 +9,7 @@
 #include "sim/program/choice.h"
 #include "sim/program/commands.h"
 #include "sim/program/memory_text.h"
+#include "sim/program/progress.h"
 #include "sim/validate/validation.h"
 
 namespace penstock::sim {
@@ -134,11 +135,8 @@ ordered_json published_json(const PublishedRow& row) {
 int validate(const ValidateOptions& options) {
   Rows rows;
   {
-    std::optional<StatusLine> status;
-    rows = validate_folder(options.folder, [&](const std::string& name) {
-      status.reset();
-      status.emplace("predicting " + name);
-    });
+    StatusLine status("reading " + options.folder.string());
+    rows = validate_folder(options.folder, [&](const std::string& name) { status.update("predicting " + name); });
   }
   if (options.json) {
     ordered_json list = ordered_json::array();

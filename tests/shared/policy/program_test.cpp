@@ -16,12 +16,16 @@ Schedule empty_schedule() {
 
 class ProgramTest : public ::testing::Test {
  protected:
-  ProgramTest() : program(empty_schedule()) {
+  ProgramTest() : program(empty_schedule(), Program::Makes::schedule) {
     a = program.add_lane("a", LaneKind::gpu_compute);
     b = program.add_lane("b", LaneKind::copy_h2d);
     c = program.add_lane("c", LaneKind::host);
-    x = program.add_buffer("x", TierKind::hbm, 100);
-    y = program.add_buffer("y", TierKind::hbm, 100);
+    x = buffer("x", TierKind::hbm, 100);
+    y = buffer("y", TierKind::hbm, 100);
+  }
+
+  int buffer(const char* name, TierKind tier, std::int64_t bytes) {
+    return program.add_buffers(1, tier, bytes, [&] { return name; });
   }
 
   static Access all(int buffer) { return {buffer, 0, 100, {}}; }
@@ -49,12 +53,27 @@ class ProgramTest : public ::testing::Test {
 };
 
 TEST_F(ProgramTest, BuffersStartAtAlignedOffsetsOfTheirTier) {
-  program.add_buffer("host", TierKind::dram, 10);
+  buffer("host", TierKind::dram, 10);
   const std::vector<Buffer>& buffers = program.schedule().buffers;
   EXPECT_EQ(buffers[0].offset_bytes, 0);
   EXPECT_EQ(buffers[1].offset_bytes, 256);  // 100 bytes, rounded up to kFieldAlignment
   EXPECT_EQ(buffers[2].offset_bytes, 0);
-  EXPECT_THROW(program.add_buffer("disk", TierKind::nvme, 10), InputError);
+  EXPECT_THROW(buffer("disk", TierKind::nvme, 10), InputError);
+}
+
+TEST(Program, PlacesAloneEndWhereTheScheduleWould) {
+  Program written(empty_schedule(), Program::Makes::schedule), placed(empty_schedule(), Program::Makes::places);
+  const auto name = [] { return "x"; };
+  for (int i = 0; i < 1000; ++i) written.add_buffers(1, TierKind::dram, 300, name);
+  EXPECT_EQ(placed.add_buffers(1000, TierKind::dram, 300, name), 0);
+  EXPECT_EQ(written.arena_bytes(TierKind::dram), 999 * 512 + 300);  // 300 bytes take 512, the last one its own
+  EXPECT_EQ(placed.arena_bytes(TierKind::dram), 999 * 512 + 300);
+  EXPECT_EQ(placed.add_buffers(1, TierKind::hbm, 1, name), 1000);  // counted as the schedule would
+  EXPECT_TRUE(placed.schedule().buffers.empty());
+  // Together they would not lie below 2^60 bytes, though one does.
+  EXPECT_THROW(placed.add_buffers(1000, TierKind::dram, std::int64_t{1} << 52, name), InputError);
+  placed.add_initial(0, {TensorKind::weights, 1}, 300);
+  EXPECT_TRUE(placed.schedule().initial.empty());
 }
 
 TEST_F(ProgramTest, ReadAfterWriteWithinAndWriteAfterReadAcross) {

@@ -50,7 +50,9 @@ TEST_P(OpenPolicyTest, TheSameForAnyNumberOfThreads) {
   std::vector<std::string> policies;
   for (const int threads : {1, 3}) {
     Scenario planned = scenario();
-    choose_open_policy(planned, threads);
+    SearchOptions options;
+    options.threads = threads;
+    choose_open_policy(planned, options);
     policies.push_back(policy_text(planned.policy));
   }
   EXPECT_EQ(policies[1], policies[0]);
