@@ -75,7 +75,7 @@ std::uint32_t crc32_of(std::uint32_t before, std::span<const std::byte> bytes) {
 std::map<std::string, std::uint32_t> read_checksums(const nlohmann::json& header, const std::string& place) {
   std::map<std::string, std::uint32_t> checksums;
   const auto metadata = header.find("__metadata__");
-  if (metadata == header.end()) return checksums;
+  if (metadata == header.end() || metadata->is_null()) return checksums;
   if (!metadata->is_object())
     throw InputError(fmt::format("{}: __metadata__: must be an object, found {}", place, shown(*metadata)));
   for (const auto& [key, value] : metadata->items()) {
@@ -128,6 +128,8 @@ StoredTensor read_tensor(const nlohmann::json& json, const std::string& place, s
   tensor.type = dtype->type;
   tensor.shape = read_shape(entry.array("shape"), entry.place("shape"));
   tensor.elements = product(tensor.shape);
+  if (tensor.elements * dtype->bits % 8 != 0)
+    entry.fail("shape", fmt::format("{} of {} fill no whole bytes", shape_text(tensor.shape), tensor.dtype));
   const nlohmann::json& offsets = entry.array("data_offsets");
   entry.finish();
   if (offsets.size() != 2 || !offsets[0].is_number_integer() || !offsets[1].is_number_integer())
@@ -140,7 +142,7 @@ StoredTensor read_tensor(const nlohmann::json& json, const std::string& place, s
   tensor.bytes = end - begin;
   if (8 * tensor.bytes != tensor.elements * dtype->bits)
     entry.fail("data_offsets", fmt::format("{} bytes, dtype {} and shape {} need {}", tensor.bytes, tensor.dtype,
-                                           shape_text(tensor.shape), (tensor.elements * dtype->bits + 7) / 8));
+                                           shape_text(tensor.shape), tensor.elements * dtype->bits / 8));
   return tensor;
 }
 

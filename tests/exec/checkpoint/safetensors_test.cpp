@@ -77,7 +77,9 @@ TEST(Safetensors, RefusesHeadersThatLie) {
                   "no safetensors file but");
   EXPECT_MENTIONS(error(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}})", "1234"), "[2] need 8");
   EXPECT_MENTIONS(error(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,12]}})", "123456781234"), "[2] need 8");
-  EXPECT_MENTIONS(error(R"({"a":{"dtype":"F4","shape":[3],"data_offsets":[0,1]}})", "1"), "[3] need 2");
+  EXPECT_MENTIONS(error(R"({"a":{"dtype":"F4","shape":[3],"data_offsets":[0,1]}})", "1"),
+                  "[3] of F4 fill no whole bytes");
+  EXPECT_EQ(error(R"({"__metadata__":null,"a":{"dtype":"F4","shape":[2],"data_offsets":[0,1]}})", "1"), "");
   EXPECT_MENTIONS(error(R"({"a":{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,4]}})", "1234"),
                   "a list of sizes");
   EXPECT_MENTIONS(error(R"({"a":{"dtype":"F32","shape":[18446744073709551615],"data_offsets":[0,4]}})", "1234"),

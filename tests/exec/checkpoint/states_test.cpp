@@ -116,6 +116,19 @@ TEST(LoadStates, PublishedValuesAreFoundInTheirFile) {
   EXPECT_MENTIONS(error(k, f32_tensor({8, 16}, values)), "[2, 9] is 3.4e+38, more than bf16");
 }
 
+// Embedding and head have 2.5 Mi elements, loaded in pieces of 1 Mi.
+TEST(LoadStates, CountsRowsAcrossPieces) {
+  ModelConfig config = small::base("tall");
+  config.vocabulary = 40960;
+  const PolicyInput in = small::input(make_model(config), "penstock");
+  const auto error = [&](const char* name, std::int64_t row, std::int64_t column) {
+    return load_error(in, OneValue(name, StatePart::master, row * 64 + column, NAN));
+  };
+  EXPECT_MENTIONS(error("model.embed_tokens.weight", 16384, 0), "model.embed_tokens.weight[16384, 0] is nan");
+  EXPECT_MENTIONS(error("model.embed_tokens.weight", 40959, 63), "model.embed_tokens.weight[40959, 63] is nan");
+  EXPECT_MENTIONS(error("lm_head.weight", 20000, 7), "lm_head.weight[20000, 7] is nan");
+}
+
 TEST(LoadStates, TheSameValueIsNamedEveryTime) {
   class ManyValues : public StateSource {
    public:
