@@ -69,7 +69,7 @@ std::size_t first_beyond(std::span<const float> values, std::uint32_t limit) {
   });
   if (tensor == layer.tensors.end()) throw std::logic_error("padding that is not zero");
   const std::int64_t index = at - tensor->offset;
-  const std::string place = tensor->rows == 1
+  const std::string place = stored_shape(*tensor).size() == 1
                                 ? fmt::format("[{}]", index)
                                 : fmt::format("[{}, {}]", index / tensor->columns, index % tensor->columns);
   throw InputError(fmt::format(
