@@ -21,6 +21,8 @@ void add_fit(CLI::App& program, FitOptions& options, Chosen& chosen) {
                                   "Exits with 3 if it does not fit, and says by how much, in which tier and phase.\n",
                                   options.json);
   command->add_option("SCENARIO", options.scenario.scenario, "scenario file (TOML)")->required();
+  command->add_flag("--ours", options.ours,
+                    "as penstock-exec would run it: without what the code of a preset's system adds");
   command->add_flag("--max", options.max, "how many layers, how long a context, how many tokens per step would fit");
   add_choice(command, options.scenario);
   command->callback([&] { chosen = [&] { return options.max ? fit_max(options) : fit(options); }; });

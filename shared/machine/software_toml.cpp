@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "shared/machine/machine.h"
+#include "shared/machine/software_memory.h"
 #include "shared/toml_reader.h"
 
 namespace penstock {
@@ -52,10 +53,12 @@ void pack_uploads(double packing, LinkDirection& h2d, double& duplex) {
 
 void apply_software(const std::filesystem::path& path, Machine& machine) {
   const TomlDocument document = read_toml(path);
-  check_tables(document, {"gpu", "cpu", "link"});
+  check_tables(document, {"gpu", "cpu", "link", "settings", "memory."});
   TomlSection top(document, "");
   machine.software.name = top.text("name");
+  if (top.has("memory")) top.text("memory");
   top.finish();
+  read_software_memory(path);  // its errors belong to whoever names the file
   apply_gpu(document, machine);
   apply_cpu(document, machine);
   TomlSection link(document, "link");

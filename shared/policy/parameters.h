@@ -122,11 +122,15 @@ struct PresetInfo {
   std::string summary;   // one line for `list`
   std::string source;    // whose behaviour, where it is described
   bool planned = false;  // what a scenario leaves open is the planner's to choose; `parameters` are where it starts
+  std::string software;  // file of scenarios/software that says what that system's own code adds; empty: none
 };
 const std::vector<PresetInfo>& presets();
 
 /// PresetInfo::planned of the preset of this name.
 bool is_planned(const std::string& name);
+
+/// PresetInfo::software of the preset of this name; empty if there is none.
+std::string preset_software(const std::string& name);
 
 /// Throws InputError with the list of names if there is no such preset.
 PolicyParameters preset_parameters(const std::string& name);

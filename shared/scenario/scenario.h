@@ -3,12 +3,14 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "shared/machine/machine.h"
+#include "shared/machine/software_memory.h"
 #include "shared/model/model.h"
 #include "shared/policy/parameters.h"
 
@@ -31,11 +33,19 @@ struct RunOptions {
   double link_d2h_bytes_per_second = 0;
 };
 
-/// [published]: what somebody else measured; only `penstock-sim validate` reads it.
+/// One key of [software]: how another system was configured; only `fit` and `validate` read it.
+struct GivenSetting {
+  SoftwareSetting setting;
+  std::string place;
+};
+
+/// [published]: what somebody else measured or met; `penstock-sim validate` and scripts/capacity read it.
 struct Published {
   double step_seconds = 0;     // 0 = not published; computed where FLOP/s were published
   std::int64_t hbm_bytes = 0;  // 0 = not published
   std::optional<bool> fits;
+  std::string ran_out;  // the tier that was too small; empty: not published
+  std::string phase;    // memory_phase_name of the last phase that was reached or tried; empty: the first step
   std::string source;
   std::string assumed;  // what decides the figure and was not published; empty: nothing
 };
@@ -44,7 +54,9 @@ struct Scenario {
   std::filesystem::path path;
   std::string name;  // file stem
   Model model;
-  Machine machine;  // hardware file or profile, after the overrides of [machine]
+  Machine machine;                 // hardware file or profile, after the overrides of [machine]
+  std::filesystem::path software;  // [machine] software; empty: not given
+  std::map<std::string, GivenSetting> software_settings;
   std::int64_t sequence_length = 0;
   int sequences = 0;
   int micro_batch = 1;

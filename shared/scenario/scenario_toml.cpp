@@ -5,6 +5,7 @@
 #include <system_error>
 
 #include "shared/error.h"
+#include "shared/ir/memory.h"
 #include "shared/model/config_json.h"
 #include "shared/model/library_workspace.h"
 #include "shared/scenario/policy_toml.h"
@@ -19,6 +20,7 @@ constexpr std::string_view kBackends[] = {"auto", "host", "cuda"};
 constexpr std::int64_t kMostSequences = 1'000'000;
 constexpr std::int64_t kMostLayers = 4096;
 constexpr std::int64_t kLongestSequence = std::int64_t{1} << 24;
+constexpr std::int64_t kMostElements = std::int64_t{1} << 50;
 /// All activations of a step together; beyond it sums of bytes would leave 64 bits.
 constexpr double kMostActivationBytes = 1e17;
 
@@ -51,7 +53,7 @@ class ScenarioReader {
   }
 
   Scenario read() {
-    check_tables(document_, {"model", "machine", "workload", "policy", "run", "published"});
+    check_tables(document_, {"model", "machine", "workload", "policy", "run", "software", "published"});
     TomlSection(document_, "").finish();
     read_model();
     read_machine();
@@ -59,6 +61,7 @@ class ScenarioReader {
     scenario_.policy = read_policy(document_);
     scenario_.fixed = given_parameters(document_);
     read_run();
+    read_software();
     read_published();
     return std::move(scenario_);
   }
@@ -114,7 +117,10 @@ class ScenarioReader {
     require_room(section, "hbm", "context", machine.gpu.hbm_bytes, context_bytes(machine));
     if (section.has("nvme")) machine.nvme.bytes = section.bytes("nvme", 0);
     if (section.has("cores")) machine.cpu.cores = static_cast<int>(section.integer("cores", 1, 4096));
-    if (section.has("software")) apply_software(existing(section, "software"), machine);
+    if (section.has("software")) {
+      scenario_.software = existing(section, "software");
+      apply_software(scenario_.software, machine);
+    }
     section.finish();
   }
 
@@ -189,6 +195,26 @@ class ScenarioReader {
           static_cast<int>(section.integer("learning_rate_warmup_steps", 0, 1'000'000'000));
   }
 
+  /// Which settings there are, the software's file says; whoever reads it refuses the others.
+  void read_software() {
+    TomlSection section(document_, "software");
+    for (const std::string& key : section.keys()) {
+      const bool is_flag = std::holds_alternative<bool>(section.value(key).value);
+      const std::int64_t value = is_flag ? section.boolean(key) : section.integer(key, 0, kMostElements);
+      scenario_.software_settings[key] = {{value, is_flag}, section.place(key)};
+    }
+  }
+
+  void read_where_it_ended(TomlSection& section, Published& published) {
+    constexpr std::string_view kTiers[] = {"hbm", "dram", "nvme"};
+    if (section.has("ran_out")) published.ran_out = kTiers[section.choice("ran_out", kTiers)];
+    if (!section.has("phase")) return;
+    std::vector<std::string_view> phases;
+    for (int phase = 0; phase < kMemoryPhases; ++phase)
+      phases.emplace_back(memory_phase_name(static_cast<MemoryPhase>(phase)));
+    published.phase = phases[static_cast<std::size_t>(section.choice("phase", phases))];
+  }
+
   void read_published() {
     TomlSection section(document_, "published");
     if (!section.exists()) return;
@@ -204,6 +230,7 @@ class ScenarioReader {
     }
     if (section.has("hbm")) published.hbm_bytes = section.bytes("hbm", 1 << 20);
     if (section.has("fits")) published.fits = section.boolean("fits");
+    read_where_it_ended(section, published);
     section.finish();
     scenario_.published = published;
   }

@@ -107,4 +107,8 @@ std::string excess_text(const std::vector<TierMemory>& memory, const Machine& ma
   return text;
 }
 
+std::filesystem::path catalogue_folder() {
+  return std::filesystem::is_directory("scenarios") ? "scenarios" : PENSTOCK_CATALOGUE;
+}
+
 }  // namespace penstock::sim

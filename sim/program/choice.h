@@ -28,4 +28,7 @@ std::vector<TierMemory> memory_on(const Schedule& schedule, const Scenario& scen
 /// What does not fit: tier, by how much, and the phase that needs most; empty if everything fits.
 std::string excess_text(const std::vector<TierMemory>& memory, const Machine& machine);
 
+/// The catalogue: ./scenarios, or else the one that the program was built with.
+std::filesystem::path catalogue_folder();
+
 }  // namespace penstock::sim

@@ -26,9 +26,11 @@ TomlDocument load_scenario_document(const ScenarioChoice& choice);
 struct FitOptions {
   ScenarioChoice scenario;
   bool max = false;
+  bool ours = false;  // as penstock-exec would run it, whatever system the preset stands for
   bool json = false;
 };
-/// Bytes per tier and phase. Exit 3, the table written all the same, if they exceed a tier.
+/// Bytes per tier and phase, and for a preset of another system what its code adds. Exit 3, the table written all the
+/// same, if they exceed a tier.
 int fit(const FitOptions& options);
 /// `max`: the largest model, the longest context, the most tokens per step under each policy.
 int fit_max(const FitOptions& options);

@@ -8,6 +8,7 @@
 #include "shared/model/config_json.h"
 #include "shared/policy/parameters.h"
 #include "shared/units.h"
+#include "sim/program/choice.h"
 #include "sim/program/commands.h"
 #include "sim/program/memory_text.h"
 
@@ -104,8 +105,7 @@ std::vector<Entry> list_scenarios(const fs::path& folder) {
 }
 
 fs::path catalogue(const ListOptions& options) {
-  if (!options.folder.empty()) return options.folder;
-  return fs::is_directory("scenarios") ? fs::path("scenarios") : fs::path(PENSTOCK_CATALOGUE);
+  return options.folder.empty() ? catalogue_folder() : options.folder;
 }
 
 }  // namespace

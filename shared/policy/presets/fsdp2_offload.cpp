@@ -25,7 +25,7 @@ Preset fsdp2_offload_preset() {
   p.host_waits = HostWaits::on_compute;
   p.host_pass_bytes_per_parameter = 8;
   return {{p.name, "loads in line with compute, fp32 gradients, serial CPU optimizer",
-           "PyTorch FSDP2 with CPUOffloadPolicy"},
+           "PyTorch FSDP2 with CPUOffloadPolicy", false, "fsdp2.toml"},
           p};
 }
 

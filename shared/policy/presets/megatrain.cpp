@@ -24,9 +24,9 @@ Preset megatrain_preset() {
   p.numerics.sum_on_host = true;
   p.optimizer_place = OptimizerPlace::host;
   p.optimizer_time = OptimizerTime::end;
-  return {
-      {p.name, "double-buffered weights, blocks of 4 layers recomputed, serial CPU optimizer", "MegaTrain, the paper"},
-      p};
+  return {{p.name, "double-buffered weights, blocks of 4 layers recomputed, serial CPU optimizer",
+           "MegaTrain, the paper", false, "megatrain.toml"},
+          p};
 }
 
 }  // namespace penstock

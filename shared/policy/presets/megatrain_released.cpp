@@ -18,7 +18,7 @@ Preset megatrain_released_preset() {
   p.upload_copies = true;
   p.host_pass_bytes_per_parameter = 4 + 2;
   return {{p.name, "MegaTrain as released: three weight loads, 10 N FLOPs, serial host phase",
-           "MegaTrain, public code of 2026-04-18"},
+           "MegaTrain, public code of 2026-04-18", false, "megatrain-released.toml"},
           p};
 }
 

@@ -36,6 +36,12 @@ bool is_planned(const std::string& name) {
                      [&](const PresetInfo& info) { return info.planned && info.name == name; });
 }
 
+std::string preset_software(const std::string& name) {
+  for (const PresetInfo& info : presets())
+    if (info.name == name) return info.software;
+  return {};
+}
+
 PolicyParameters preset_parameters(const std::string& name) {
   std::vector<std::string> names;
   for (const Preset& preset : all_presets()) {

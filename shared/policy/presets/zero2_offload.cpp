@@ -22,7 +22,7 @@ Preset zero2_offload_preset() {
   p.optimizer_time = OptimizerTime::end;
   p.host_pass_bytes_per_parameter = 4 + 8 + 4;
   return {{p.name, "weights resident in HBM, states and serial optimizer on the CPU",
-           "DeepSpeed ZeRO stage 2 with CPU offload"},
+           "DeepSpeed ZeRO stage 2 with CPU offload", false, "deepspeed.toml"},
           p};
 }
 

@@ -28,7 +28,7 @@ Preset zero3_offload_preset() {
   p.host_waits = HostWaits::per_layer;
   p.host_pass_bytes_per_parameter = 4 + 8 + 4;
   return {{p.name, "a host wait per layer, gradients summed over the link, serial CPU optimizer",
-           "DeepSpeed ZeRO stage 3 with CPU offload"},
+           "DeepSpeed ZeRO stage 3 with CPU offload", false, "deepspeed.toml"},
           p};
 }
 

@@ -18,7 +18,7 @@ Preset zero_infinity_preset() {
   p.nvme_slots = 1;
   p.gradients = TierKind::nvme;
   return {{p.name, "ZeRO-3 with weights and states on NVMe: read, update and write one after the other",
-           "DeepSpeed ZeRO-Infinity, stage 3 with NVMe offload"},
+           "DeepSpeed ZeRO-Infinity, stage 3 with NVMe offload", false, "deepspeed.toml"},
           p};
 }
 

@@ -1,0 +1,228 @@
+#include "sim/software/added_memory.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "shared/error.h"
+#include "shared/ir/schedule_names.h"
+#include "shared/model/activations.h"
+#include "shared/policy/parameters.h"
+#include "shared/toml_reader.h"
+
+namespace penstock::sim {
+namespace {
+
+using Phases = std::array<bool, kMemoryPhases>;
+
+std::vector<std::string> phase_names() {
+  std::vector<std::string> names;
+  for (int phase = 0; phase < kMemoryPhases; ++phase)
+    names.emplace_back(memory_phase_name(static_cast<MemoryPhase>(phase)));
+  return names;
+}
+
+[[noreturn]] void refuse(const SoftwareMemory& software, const MemoryItem& item, const std::string& what) {
+  throw InputError(fmt::format("{}: [memory.{}] {}", software.path.string(), item.name, what));
+}
+
+/// The file's settings, changed by the scenario's.
+SoftwareSettings merged(const SoftwareMemory& software, const Scenario& scenario) {
+  SoftwareSettings settings = software.settings;
+  std::vector<std::string> known;
+  for (const auto& [name, setting] : settings) known.push_back(name);
+  for (const auto& [name, given] : scenario.software_settings) {
+    const auto found = settings.find(name);
+    if (found == settings.end()) {
+      const std::string nearest = nearest_name(name, known);
+      throw InputError(fmt::format("{}: is no setting of {} ({}){}", given.place, software.name, software.path.string(),
+                                   nearest.empty() ? "; it has " + fmt::format("{}", fmt::join(known, ", "))
+                                                   : fmt::format("; did you mean {}?", nearest)));
+    }
+    if (found->second.is_flag != given.setting.is_flag)
+      throw InputError(
+          fmt::format("{}: expected {}", given.place, found->second.is_flag ? "true or false" : "a whole number"));
+    found->second.value = given.setting.value;
+  }
+  return settings;
+}
+
+/// Elements in the pieces that are allocated.
+class Elements {
+ public:
+  Elements(const Scenario& scenario, const SoftwareSettings& settings) : scenario_(scenario), settings_(settings) {}
+
+  double setting(const std::string& name) const { return static_cast<double>(settings_.find(name)->second.value); }
+  double times(const MemoryItem::Times& times) const {
+    return std::holds_alternative<std::string>(times) ? setting(std::get<std::string>(times))
+                                                      : static_cast<double>(std::get<std::int64_t>(times));
+  }
+
+  std::vector<double> pieces(const MemoryItem& item) const {
+    std::vector<double> pieces;
+    if (item.counted != Counted::parameters) {
+      pieces.push_back(count(item));
+    } else if (item.pieces == MemoryPieces::all) {
+      pieces.push_back(static_cast<double>(scenario_.model.parameters));
+    } else {
+      const double least = item.pieces == MemoryPieces::sub_group ? setting("sub_group_size") : 0;
+      for (const Layer& layer : scenario_.model.layers) {
+        if (item.pieces == MemoryPieces::layer) {
+          if (layer.kind == LayerKind::decoder) pieces.push_back(static_cast<double>(layer.parameters));
+          continue;
+        }
+        for (const ParameterTensor& tensor : layer.tensors) {
+          // A group is closed by the tensor that reaches the size.
+          if (pieces.empty() || pieces.back() >= least) pieces.push_back(0);
+          pieces.back() += static_cast<double>(tensor.elements());
+        }
+      }
+    }
+    for (double& piece : pieces) {
+      if (!item.at_most.empty()) piece = std::min(piece, setting(item.at_most));
+      piece *= times(item.together);
+    }
+    return pieces;
+  }
+
+ private:
+  double count(const MemoryItem& item) const {
+    const Model& model = scenario_.model;
+    const ModelConfig& config = model.config;
+    const double sequences = scenario_.micro_batch, length = static_cast<double>(scenario_.sequence_length);
+    switch (item.counted) {
+      case Counted::largest_tensor: return largest_tensor();
+      case Counted::largest_layer: return static_cast<double>(model.layers[1].parameters);
+      case Counted::embedding:
+      case Counted::head: return static_cast<double>(config.vocabulary * config.hidden);
+      case Counted::logits: return sequences * length * static_cast<double>(config.vocabulary);
+      case Counted::activations: return held_layers() * sequences * length * static_cast<double>(config.hidden);
+      case Counted::scores: return held_layers() * sequences * static_cast<double>(config.heads) * length * length;
+      case Counted::setting: return setting(item.setting);
+      case Counted::nothing:
+      case Counted::parameters: break;
+    }
+    return 0;
+  }
+
+  double largest_tensor() const {
+    std::int64_t most = 0;
+    for (const Layer& layer : scenario_.model.layers)
+      for (const ParameterTensor& tensor : layer.tensors) most = std::max(most, tensor.elements());
+    return static_cast<double>(most);
+  }
+
+  /// Decoder layers whose activations backward finds at a time: all if nothing is recomputed, else a block.
+  double held_layers() const {
+    const PolicyParameters& policy = scenario_.policy;
+    const auto layers = scenario_.model.config.decoder_layers;
+    return static_cast<double>(
+        policy.keep == Keep::everything ? layers : std::min<std::int64_t>(layers, policy.checkpoint_every));
+  }
+
+  const Scenario& scenario_;
+  const SoftwareSettings& settings_;
+};
+
+double rounded_up(double bytes) {
+  return static_cast<double>(std::bit_ceil(static_cast<std::uint64_t>(std::max(1.0, std::ceil(bytes)))));
+}
+
+std::int64_t bytes_of(const MemoryItem& item, const Elements& elements) {
+  double sum = item.counted == Counted::nothing ? static_cast<double>(item.bytes) : 0;
+  if (item.counted != Counted::nothing)
+    for (const double piece : elements.pieces(item)) {
+      const double exact = piece * item.bytes_each;
+      const double taken = item.power_of_two && exact > 0 ? rounded_up(exact) : exact;
+      sum += item.rounding_only ? taken - exact : taken;
+    }
+  const double total = sum * elements.times(item.times);
+  if (!(std::abs(total) < 1e18)) throw InputError(fmt::format("[memory.{}] makes {:.0e} bytes", item.name, total));
+  return std::llround(total);
+}
+
+bool applies(const SoftwareMemory& software, const MemoryItem& item, const SoftwareSettings& settings,
+             const std::string& policy) {
+  for (const std::string& name : item.presets) {
+    const auto& all = presets();
+    if (std::none_of(all.begin(), all.end(), [&](const PresetInfo& info) { return info.name == name; }))
+      refuse(software, item, fmt::format("presets: there is no preset '{}'", name));
+  }
+  if (!item.presets.empty() && std::find(item.presets.begin(), item.presets.end(), policy) == item.presets.end())
+    return false;
+  return std::all_of(item.conditions.begin(), item.conditions.end(), [&](const auto& condition) {
+    return (settings.find(condition.first)->second.value != 0) == condition.second;
+  });
+}
+
+Phases phases_of(const SoftwareMemory& software, const MemoryItem& item) {
+  Phases phases;
+  phases.fill(item.phases.empty());
+  const std::vector<std::string> names = phase_names();
+  for (const std::string& name : item.phases) {
+    const auto found = std::find(names.begin(), names.end(), name);
+    if (found == names.end())
+      refuse(software, item, fmt::format("phases: expected some of {}, found \"{}\"", fmt::join(names, ", "), name));
+    phases[static_cast<std::size_t>(found - names.begin())] = true;
+  }
+  return phases;
+}
+
+std::int64_t& at(std::array<std::int64_t, kMemoryPhases>& bytes, MemoryPhase phase) {
+  return bytes[static_cast<std::size_t>(phase)];
+}
+
+SystemTier tier_of(const TierMemory& schedule, const std::vector<AddedMemory>& added) {
+  SystemTier tier{schedule.tier, schedule.phase_bytes};
+  const auto add = [&](std::size_t phase) {
+    for (const AddedMemory& item : added)
+      if (item.tier == tier.tier.kind && item.phases[phase]) tier.phase_bytes[phase] += item.bytes;
+    tier.phase_bytes[phase] = std::max<std::int64_t>(0, tier.phase_bytes[phase]);
+  };
+  for (std::size_t phase = 0; phase < kMemoryPhases; ++phase) add(phase);
+  // The first step goes through the phases of any step.
+  std::int64_t& first = at(tier.phase_bytes, MemoryPhase::first_step);
+  for (const MemoryPhase phase :
+       {MemoryPhase::forward, MemoryPhase::loss, MemoryPhase::backward, MemoryPhase::optimizer})
+    first = std::max(first, at(tier.phase_bytes, phase));
+  for (int phase = 0; phase <= static_cast<int>(MemoryPhase::first_step); ++phase) {
+    const auto index = static_cast<std::size_t>(phase);
+    if (phase > 0 && tier.phase_bytes[index] <= tier.peak_bytes) continue;
+    tier.peak_bytes = tier.phase_bytes[index];
+    tier.peak_phase = static_cast<MemoryPhase>(phase);
+  }
+  return tier;
+}
+
+}  // namespace
+
+std::int64_t SystemTier::most_until(MemoryPhase last) const {
+  return std::max(peak_bytes, last > MemoryPhase::first_step ? phase_bytes[static_cast<std::size_t>(last)] : 0);
+}
+
+bool SystemMemory::fits() const {
+  return std::all_of(tiers.begin(), tiers.end(),
+                     [](const SystemTier& tier) { return tier.peak_bytes <= tier.tier.capacity_bytes; });
+}
+
+SystemMemory system_memory(const SoftwareMemory& software, const Scenario& scenario,
+                           const std::vector<TierMemory>& schedule) {
+  SystemMemory system{software.name, software.path, merged(software, scenario), {}, {}};
+  const Elements elements(scenario, system.settings);
+  for (const MemoryItem& item : software.items) {
+    const Phases phases = phases_of(software, item);
+    if (!applies(software, item, system.settings, scenario.policy.name)) continue;
+    const TierKind tier = item.tier == "hbm" ? TierKind::hbm : TierKind::dram;
+    if (const std::int64_t bytes = bytes_of(item, elements); bytes != 0)
+      system.added.push_back({tier, item.cause, phases, bytes});
+  }
+  std::stable_sort(system.added.begin(), system.added.end(), [](const AddedMemory& a, const AddedMemory& b) {
+    return a.tier != b.tier ? a.tier < b.tier : a.bytes > b.bytes;
+  });
+  for (const TierMemory& tier : schedule) system.tiers.push_back(tier_of(tier, system.added));
+  return system;
+}
+
+}  // namespace penstock::sim
