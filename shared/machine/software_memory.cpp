@@ -107,6 +107,7 @@ class MemoryReader {
     if (section.has("presets")) item.presets = split(section.text("presets"));
     if (section.has("phases")) item.phases = split(section.text("phases"));
     read_conditions(section, item);
+    if (section.has("instead_of")) item.instead_of = section.text("instead_of");
     const bool fixed = section.has("bytes");
     if (fixed == section.has("elements"))
       section.fail(fixed ? "elements" : "bytes", "give one of the two, `bytes` or `elements` with `bytes_each`");

@@ -59,8 +59,9 @@ struct MemoryItem {
   using Times = std::variant<std::int64_t, std::string>;  // a number, or a setting
   Times together;                                         // so many of a piece in one allocation
   Times times;                                            // so many allocations
-  bool power_of_two = false;                              // each piece is rounded up
-  bool rounding_only = false;                             // the schedule holds the bytes before rounding
+  std::string instead_of;  // of the schedule's contents in that tier ("gradients"), which it stands for; empty: nothing
+  bool power_of_two = false;   // each piece is rounded up
+  bool rounding_only = false;  // the schedule holds the bytes before rounding
 };
 
 struct SoftwareMemory {

@@ -122,7 +122,7 @@ struct PresetInfo {
   std::string summary;   // one line for `list`
   std::string source;    // whose behaviour, where it is described
   bool planned = false;  // what a scenario leaves open is the planner's to choose; `parameters` are where it starts
-  std::string software;  // file of scenarios/software that says what that system's own code adds; empty: none
+  std::string software = {};  // file of scenarios/software that says what that system's own code adds; empty: none
 };
 const std::vector<PresetInfo>& presets();
 

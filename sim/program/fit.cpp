@@ -3,14 +3,25 @@
 #include <nlohmann/json.hpp>
 
 #include <cstdio>
+#include <optional>
 
 #include "shared/error.h"
 #include "shared/ir/schedule_json.h"
 #include "sim/program/choice.h"
 #include "sim/program/commands.h"
 #include "sim/program/memory_text.h"
+#include "sim/program/system_memory.h"
 
 namespace penstock::sim {
+namespace {
+
+std::string fits_text(const std::optional<SystemMemory>& system, const std::string& system_excess) {
+  if (!system) return "It fits.";
+  if (system_excess.empty()) return fmt::format("It fits, with what {} adds too.", system->name);
+  return fmt::format("It fits as penstock-exec would run it, and does not fit with what {} adds.", system->name);
+}
+
+}  // namespace
 
 int fit(const FitOptions& options) {
   Scenario scenario = load_scenario(options.scenario);
@@ -18,24 +29,32 @@ int fit(const FitOptions& options) {
   const Schedule schedule = proved_schedule(scenario, {});
   const std::vector<TierMemory> memory = memory_on(schedule, scenario);
   const std::string excess = excess_text(memory, scenario.machine);
+  std::optional<SystemMemory> system;
+  if (!options.ours) system = system_of(scenario, memory);
+  const std::string system_excess = system ? system_excess_text(*system) : "";
   if (options.json) {
-    const nlohmann::ordered_json result = {{"format", "penstock-fit/1"},
-                                           {"scenario", scenario.name},
-                                           {"machine", scenario.machine.name},
-                                           {"policy", schedule.policy},
-                                           {"parameters", scenario.model.parameters},
-                                           {"schedule", schedule_hash(schedule)},
-                                           {"fits", excess.empty()},
-                                           {"memory", memory_json(memory, scenario.machine)}};
+    nlohmann::ordered_json result = {{"format", "penstock-fit/1"},
+                                     {"scenario", scenario.name},
+                                     {"machine", scenario.machine.name},
+                                     {"policy", schedule.policy},
+                                     {"parameters", scenario.model.parameters},
+                                     {"schedule", schedule_hash(schedule)},
+                                     {"fits", excess.empty()},
+                                     {"memory", memory_json(memory, scenario.machine)}};
+    if (system) result["system"] = system_json(*system);
     fmt::print("{}", json_text(result));
   } else {
     fmt::print("{}: {}, policy {}, on {}\n{}\n{}\n{}", scenario.name, schedule.model.name, schedule.policy,
                scenario.machine.name, planned, memory_text(memory, scenario.machine), contents_text(memory));
-    if (excess.empty()) fmt::print("\nIt fits.\n");
+    if (system) fmt::print("\n{}", system_text(*system));
+    if (excess.empty()) fmt::print("\n{}\n", fits_text(system, system_excess));
   }
-  if (excess.empty()) return kExitDone;
+  if (excess.empty() && system_excess.empty()) return kExitDone;
   std::fflush(stdout);
-  throw DoesNotFit(fmt::format("{} does not fit {}: {}", scenario.path.string(), scenario.machine.name, excess));
+  if (!excess.empty())
+    throw DoesNotFit(fmt::format("{} does not fit {}: {}", scenario.path.string(), scenario.machine.name, excess));
+  throw DoesNotFit(fmt::format("{} does not fit {} with what the code of {} adds: {}; --ours leaves that out",
+                               scenario.path.string(), scenario.machine.name, system->name, system_excess));
 }
 
 }  // namespace penstock::sim

@@ -104,9 +104,7 @@ std::vector<Entry> list_scenarios(const fs::path& folder) {
   return entries;
 }
 
-fs::path catalogue(const ListOptions& options) {
-  return options.folder.empty() ? catalogue_folder() : options.folder;
-}
+fs::path catalogue(const ListOptions& options) { return options.folder.empty() ? catalogue_folder() : options.folder; }
 
 }  // namespace
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "shared/compare/table.h"
@@ -20,7 +21,7 @@ using nlohmann::ordered_json;
 constexpr const char* kNumerics[] = {"states", "moments", "gradient_sum", "gradient_link", "sum_on_host"};
 
 std::string bytes(std::int64_t count) {
-  return (count < 0 ? "-" : "") + format_bytes(std::abs(static_cast<double>(count)));
+  return fmt::format("{}{}", count < 0 ? "-" : "", format_bytes(std::abs(static_cast<double>(count))));
 }
 
 std::string tier_name(TierKind tier) { return std::string(tier_names()[static_cast<std::size_t>(tier)]); }
@@ -31,8 +32,9 @@ std::string phases_text(const AddedMemory& item) {
   if (std::all_of(item.phases.begin(), item.phases.end(), [](bool there) { return there; })) return "";
   std::string text;
   for (int phase = 0; phase < kMemoryPhases; ++phase)
-    if (item.phases[static_cast<std::size_t>(phase)]) text += (text.empty() ? " (" : ", ") + phase_name(phase);
-  return text + ")";
+    if (item.phases[static_cast<std::size_t>(phase)])
+      text += fmt::format("{}{}", text.empty() ? " (" : ", ", phase_name(phase));
+  return fmt::format("{})", text);
 }
 
 }  // namespace
@@ -55,7 +57,9 @@ std::string system_text(const SystemMemory& system) {
   std::string text = fmt::format("What {} adds ({})\n", system.name, system.path.string());
   std::vector<std::vector<std::string>> rows;
   for (const AddedMemory& item : system.added)
-    rows.push_back({fmt::format("  {}  {}{}", tier_name(item.tier), item.cause, phases_text(item)), bytes(item.bytes)});
+    rows.push_back({fmt::format("  {}  {}{}{}", tier_name(item.tier), item.cause, phases_text(item),
+                                item.instead_of > 0 ? ", instead of " + bytes(item.instead_of) : ""),
+                    bytes(item.bytes)});
   text += table_text(rows);
   rows = {{"with it"}, {"  may take"}, {"  needs"}, {"  headroom"}};
   for (const SystemTier& tier : system.tiers) {
@@ -65,7 +69,7 @@ std::string system_text(const SystemMemory& system) {
     rows[3].push_back(bytes(tier.tier.capacity_bytes - tier.peak_bytes));
   }
   for (int phase = 0; phase < kMemoryPhases; ++phase) {
-    rows.push_back({"    " + phase_name(phase)});
+    rows.push_back({fmt::format("    {}", phase_name(phase))});
     for (const SystemTier& tier : system.tiers)
       rows.back().push_back(bytes(tier.phase_bytes[static_cast<std::size_t>(phase)]));
   }
@@ -86,8 +90,11 @@ ordered_json system_json(const SystemMemory& system) {
     ordered_json phases = ordered_json::array();
     for (int phase = 0; phase < kMemoryPhases; ++phase)
       if (item.phases[static_cast<std::size_t>(phase)]) phases.push_back(phase_name(phase));
-    added.push_back(
-        {{"tier", tier_name(item.tier)}, {"cause", item.cause}, {"phases", phases}, {"bytes", item.bytes}});
+    added.push_back({{"tier", tier_name(item.tier)},
+                     {"cause", item.cause},
+                     {"phases", phases},
+                     {"bytes", item.bytes},
+                     {"instead_of_bytes", item.instead_of}});
   }
   for (const SystemTier& tier : system.tiers) {
     ordered_json phases = ordered_json::object();
@@ -99,8 +106,9 @@ ordered_json system_json(const SystemMemory& system) {
                      {"peak_phase", memory_phase_name(tier.peak_phase)},
                      {"phase_bytes", phases}});
   }
-  return {{"name", system.name}, {"file", system.path.string()}, {"settings", settings},
-          {"fits", system.fits()}, {"added", added},             {"memory", tiers}};
+  return {{"name", system.name},  {"file", system.path.string()},
+          {"settings", settings}, {"fits", system.fits()},
+          {"added", added},       {"memory", tiers}};
 }
 
 std::string system_excess_text(const SystemMemory& system) {

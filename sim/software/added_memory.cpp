@@ -9,8 +9,8 @@
 #include "shared/error.h"
 #include "shared/ir/schedule_names.h"
 #include "shared/model/activations.h"
+#include "shared/nearest_name.h"
 #include "shared/policy/parameters.h"
-#include "shared/toml_reader.h"
 
 namespace penstock::sim {
 namespace {
@@ -35,12 +35,9 @@ SoftwareSettings merged(const SoftwareMemory& software, const Scenario& scenario
   for (const auto& [name, setting] : settings) known.push_back(name);
   for (const auto& [name, given] : scenario.software_settings) {
     const auto found = settings.find(name);
-    if (found == settings.end()) {
-      const std::string nearest = nearest_name(name, known);
-      throw InputError(fmt::format("{}: is no setting of {} ({}){}", given.place, software.name, software.path.string(),
-                                   nearest.empty() ? "; it has " + fmt::format("{}", fmt::join(known, ", "))
-                                                   : fmt::format("; did you mean {}?", nearest)));
-    }
+    if (found == settings.end())
+      throw InputError(fmt::format("{}: is no setting of {} ({}); {}", given.place, software.name,
+                                   software.path.string(), suggestion(name, known, "settings")));
     if (found->second.is_flag != given.setting.is_flag)
       throw InputError(
           fmt::format("{}: expected {}", given.place, found->second.is_flag ? "true or false" : "a whole number"));
@@ -157,7 +154,22 @@ bool applies(const SoftwareMemory& software, const MemoryItem& item, const Softw
   });
 }
 
-Phases phases_of(const SoftwareMemory& software, const MemoryItem& item) {
+/// Bytes of the schedule that an item stands for.
+std::int64_t replaced_bytes(const SoftwareMemory& software, const MemoryItem& item, TierKind tier,
+                            const std::vector<TierMemory>& schedule) {
+  constexpr std::string_view kContents[] = {"weights",     "moments",     "master",   "gradients",
+                                            "activations", "step inputs", "workspace"};
+  if (item.instead_of.empty()) return 0;
+  if (std::find(std::begin(kContents), std::end(kContents), item.instead_of) == std::end(kContents))
+    refuse(software, item,
+           fmt::format("instead_of: expected one of {}, found \"{}\"", fmt::join(kContents, ", "), item.instead_of));
+  for (const TierMemory& memory : schedule)
+    for (const auto& [what, bytes] : memory.contents)
+      if (memory.tier.kind == tier && what == item.instead_of) return bytes;
+  return 0;
+}
+
+Phases phases_of(const SoftwareMemory& software, const MemoryItem& item, const PolicyParameters& policy) {
   Phases phases;
   phases.fill(item.phases.empty());
   const std::vector<std::string> names = phase_names();
@@ -167,6 +179,9 @@ Phases phases_of(const SoftwareMemory& software, const MemoryItem& item) {
       refuse(software, item, fmt::format("phases: expected some of {}, found \"{}\"", fmt::join(names, ", "), name));
     phases[static_cast<std::size_t>(found - names.begin())] = true;
   }
+  // The layer at work is done when the loss is.
+  if ((item.counted == Counted::activations || item.counted == Counted::scores) && policy.keep != Keep::everything)
+    phases[static_cast<std::size_t>(MemoryPhase::loss)] = false;
   return phases;
 }
 
@@ -212,11 +227,12 @@ SystemMemory system_memory(const SoftwareMemory& software, const Scenario& scena
   SystemMemory system{software.name, software.path, merged(software, scenario), {}, {}};
   const Elements elements(scenario, system.settings);
   for (const MemoryItem& item : software.items) {
-    const Phases phases = phases_of(software, item);
+    const Phases phases = phases_of(software, item, scenario.policy);
     if (!applies(software, item, system.settings, scenario.policy.name)) continue;
     const TierKind tier = item.tier == "hbm" ? TierKind::hbm : TierKind::dram;
+    const std::int64_t replaced = replaced_bytes(software, item, tier, schedule);
     if (const std::int64_t bytes = bytes_of(item, elements); bytes != 0)
-      system.added.push_back({tier, item.cause, phases, bytes});
+      system.added.push_back({tier, item.cause, phases, bytes - replaced, replaced});
   }
   std::stable_sort(system.added.begin(), system.added.end(), [](const AddedMemory& a, const AddedMemory& b) {
     return a.tier != b.tier ? a.tier < b.tier : a.bytes > b.bytes;

@@ -20,7 +20,8 @@ struct AddedMemory {
   TierKind tier = TierKind::dram;
   std::string cause;
   std::array<bool, kMemoryPhases> phases{};
-  std::int64_t bytes = 0;
+  std::int64_t bytes = 0;       // less what it stands for
+  std::int64_t instead_of = 0;  // bytes of the schedule that it stands for
 };
 
 struct SystemTier {
