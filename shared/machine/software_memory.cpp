@@ -17,8 +17,8 @@ constexpr std::int64_t kMostElements = std::int64_t{1} << 50;
 constexpr std::array<std::string_view, 2> kTiers{"hbm", "dram"};
 constexpr std::array<std::string_view, 4> kPieces{"all", "layer", "tensor", "sub_group"};
 /// In the order of Counted, behind `nothing`.
-constexpr std::array<std::string_view, 8> kCounted{"parameters", "largest_tensor", "largest_layer", "embedding",
-                                                   "head",       "logits",         "activations",   "scores"};
+constexpr std::array<std::string_view, 9> kCounted{"parameters", "largest_tensor", "largest_layer", "embedding", "head",
+                                                   "logits",     "chunk_logits",   "activations",   "scores"};
 
 std::vector<std::string> split(std::string_view text) {
   std::vector<std::string> parts;
@@ -83,6 +83,7 @@ class MemoryReader {
       section.fail("elements", fmt::format("expected one of \"{}\" or a number of [settings], found \"{}\"",
                                            fmt::join(kCounted, "\", \""), text));
     }
+    if (item.counted == Counted::chunk_logits) require_setting(section, "elements", "loss_chunk_tokens", false);
     if (section.has("pieces")) {
       item.pieces = static_cast<MemoryPieces>(section.choice("pieces", kPieces));
       if (item.counted != Counted::parameters) section.fail("pieces", "is for elements = \"parameters\" only");
@@ -137,22 +138,17 @@ class MemoryReader {
 }  // namespace
 
 SoftwareMemory read_software_memory(const std::filesystem::path& path) {
-  TomlDocument document = read_toml(path);
+  const TomlDocument document = read_toml(path);
   SoftwareMemory memory;
   memory.path = path;
-  {
-    TomlSection top(document, "");
-    memory.name = top.text("name");
-    if (top.has("memory")) {
-      const std::filesystem::path other = path.parent_path() / top.text("memory");
-      for (const auto& [name, table] : document.tables)
-        if (name == "settings" || name.starts_with(kTable))
-          top.fail("memory", fmt::format("stands beside [{}]; keep one of the two", name));
-      document = read_toml(other);
-      if (document.tables[""].values.contains("memory"))
-        throw InputError(fmt::format("{}: memory: refers to a third file; refer to that one", other.string()));
-      memory.path = other;
-    }
+  TomlSection top(document, "");
+  memory.name = top.text("name");
+  if (top.has("memory")) {
+    const std::filesystem::path other = path.parent_path() / top.text("memory");
+    const TomlDocument first = read_toml(other);
+    if (TomlSection(first, "").has("memory"))
+      throw InputError(fmt::format("{}: memory: refers to a third file; refer to that one", other.string()));
+    MemoryReader(first, memory).read();
   }
   MemoryReader(document, memory).read();
   return memory;

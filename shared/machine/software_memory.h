@@ -11,13 +11,11 @@
 #include <variant>
 #include <vector>
 
+#include "shared/machine/software_setting.h"
+
 namespace penstock {
 
-/// What that system's configuration decides, under its own name. A flag is 0 or 1.
-struct SoftwareSetting {
-  std::int64_t value = 0;
-  bool is_flag = false;
-};
+/// What that system's configuration decides, by its own name for it.
 using SoftwareSettings = std::map<std::string, SoftwareSetting, std::less<>>;
 
 /// What an item counts.
@@ -29,6 +27,7 @@ enum class Counted {
   embedding,       // parameters of the embedding
   head,            // of the output projection, a tied one too
   logits,          // tokens of a micro-batch x vocabulary
+  chunk_logits,    // sequences of a micro-batch x the setting loss_chunk_tokens x vocabulary
   activations,     // tokens of a micro-batch x hidden, of the decoder layers whose activations are held at a time
   scores,          // sequences of a micro-batch x heads x length^2, of those layers
   setting,         // the value of a setting
@@ -71,8 +70,8 @@ struct SoftwareMemory {
   std::vector<MemoryItem> items;
 };
 
-/// Throws InputError naming file, line and key. A file may refer to another one's tables (`memory = "other.toml"`).
-/// Without any [memory.*] table there are no items.
+/// Throws InputError naming file, line and key. A file may begin with another one's settings and items
+/// (`memory = "other.toml"`) and change settings or add items. Without any [memory.*] table there are no items.
 SoftwareMemory read_software_memory(const std::filesystem::path& path);
 
 }  // namespace penstock

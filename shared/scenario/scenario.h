@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "shared/machine/machine.h"
-#include "shared/machine/software_memory.h"
+#include "shared/machine/software_setting.h"
 #include "shared/model/model.h"
 #include "shared/policy/parameters.h"
 

@@ -16,6 +16,8 @@ namespace penstock::sim {
 namespace {
 
 using Phases = std::array<bool, kMemoryPhases>;
+constexpr MemoryPhase kOfStep[] = {MemoryPhase::forward, MemoryPhase::loss, MemoryPhase::backward,
+                                   MemoryPhase::optimizer};
 
 std::vector<std::string> phase_names() {
   std::vector<std::string> names;
@@ -95,6 +97,8 @@ class Elements {
       case Counted::embedding:
       case Counted::head: return static_cast<double>(config.vocabulary * config.hidden);
       case Counted::logits: return sequences * length * static_cast<double>(config.vocabulary);
+      case Counted::chunk_logits:
+        return sequences * std::min(length, setting("loss_chunk_tokens")) * static_cast<double>(config.vocabulary);
       case Counted::activations: return held_layers() * sequences * length * static_cast<double>(config.hidden);
       case Counted::scores: return held_layers() * sequences * static_cast<double>(config.heads) * length * length;
       case Counted::setting: return setting(item.setting);
@@ -191,17 +195,20 @@ std::int64_t& at(std::array<std::int64_t, kMemoryPhases>& bytes, MemoryPhase pha
 
 SystemTier tier_of(const TierMemory& schedule, const std::vector<AddedMemory>& added) {
   SystemTier tier{schedule.tier, schedule.phase_bytes};
-  const auto add = [&](std::size_t phase) {
+  for (std::size_t phase = 0; phase < kMemoryPhases; ++phase) {
     for (const AddedMemory& item : added)
       if (item.tier == tier.tier.kind && item.phases[phase]) tier.phase_bytes[phase] += item.bytes;
     tier.phase_bytes[phase] = std::max<std::int64_t>(0, tier.phase_bytes[phase]);
-  };
-  for (std::size_t phase = 0; phase < kMemoryPhases; ++phase) add(phase);
-  // The first step goes through the phases of any step.
+  }
+  // The first step goes through the phases of any step; what it alone has comes on top.
   std::int64_t& first = at(tier.phase_bytes, MemoryPhase::first_step);
-  for (const MemoryPhase phase :
-       {MemoryPhase::forward, MemoryPhase::loss, MemoryPhase::backward, MemoryPhase::optimizer})
-    first = std::max(first, at(tier.phase_bytes, phase));
+  first = 0;
+  for (const MemoryPhase phase : kOfStep) first = std::max(first, at(tier.phase_bytes, phase));
+  for (const AddedMemory& item : added)
+    if (item.tier == tier.tier.kind && item.phases[static_cast<std::size_t>(MemoryPhase::first_step)] &&
+        std::none_of(std::begin(kOfStep), std::end(kOfStep),
+                     [&](MemoryPhase phase) { return item.phases[static_cast<std::size_t>(phase)]; }))
+      first += item.bytes;
   for (int phase = 0; phase <= static_cast<int>(MemoryPhase::first_step); ++phase) {
     const auto index = static_cast<std::size_t>(phase);
     if (phase > 0 && tier.phase_bytes[index] <= tier.peak_bytes) continue;
