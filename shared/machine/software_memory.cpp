@@ -13,7 +13,7 @@ namespace penstock {
 namespace {
 
 constexpr std::string_view kTable = "memory.";
-constexpr std::int64_t kMostElements = std::int64_t{1} << 50;
+constexpr std::int64_t kMostElements = 1'000'000'000'000;
 constexpr std::array<std::string_view, 2> kTiers{"hbm", "dram"};
 constexpr std::array<std::string_view, 4> kPieces{"all", "layer", "tensor", "sub_group"};
 /// In the order of Counted, behind `nothing`.

@@ -20,7 +20,7 @@ constexpr std::string_view kBackends[] = {"auto", "host", "cuda"};
 constexpr std::int64_t kMostSequences = 1'000'000;
 constexpr std::int64_t kMostLayers = 4096;
 constexpr std::int64_t kLongestSequence = std::int64_t{1} << 24;
-constexpr std::int64_t kMostElements = std::int64_t{1} << 50;
+constexpr std::int64_t kMostElements = 1'000'000'000'000;
 /// All activations of a step together; beyond it sums of bytes would leave 64 bits.
 constexpr double kMostActivationBytes = 1e17;
 

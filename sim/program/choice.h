@@ -22,7 +22,8 @@ Schedule proved_schedule(const Scenario& scenario, const std::filesystem::path& 
 /// Throws InputError, beginning with `place`, with all faults but those of capacity.
 void require_sound(const Schedule& schedule, const std::string& place);
 
-/// `schedule_memory` with what arenas may take of the scenario's machine as capacities (a schedule file may come from another one).
+/// `schedule_memory` with what arenas may take of the scenario's machine as capacities (a schedule file may come from
+/// another one).
 std::vector<TierMemory> memory_on(const Schedule& schedule, const Scenario& scenario);
 
 /// What does not fit: tier, by how much, and the phase that needs most; empty if everything fits.

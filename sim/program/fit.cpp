@@ -15,7 +15,10 @@
 namespace penstock::sim {
 namespace {
 
-std::string fits_text(const std::optional<SystemMemory>& system, const std::string& system_excess) {
+std::string fits_text(const SystemVerdict& verdict, const std::string& system_excess) {
+  const std::optional<SystemMemory>& system = verdict.memory;
+  if (!verdict.left_out.empty())
+    return fmt::format("It fits. What the preset's system adds is not counted: {}.", verdict.left_out);
   if (!system) return "It fits.";
   if (system_excess.empty()) return fmt::format("It fits, with what {} adds too.", system->name);
   return fmt::format("It fits as penstock-exec would run it, and does not fit with what {} adds.", system->name);
@@ -29,9 +32,9 @@ int fit(const FitOptions& options) {
   const Schedule schedule = proved_schedule(scenario, {});
   const std::vector<TierMemory> memory = memory_on(schedule, scenario);
   const std::string excess = excess_text(memory, scenario.machine);
-  std::optional<SystemMemory> system;
-  if (!options.ours) system = system_of(scenario, memory);
-  const std::string system_excess = system ? system_excess_text(*system) : "";
+  const SystemVerdict verdict = options.ours ? SystemVerdict{} : system_of(scenario, memory);
+  const std::optional<SystemMemory>& system = verdict.memory;
+  const std::string system_excess = system ? excess_text(*system) : "";
   if (options.json) {
     nlohmann::ordered_json result = {{"format", "penstock-fit/1"},
                                      {"scenario", scenario.name},
@@ -42,12 +45,13 @@ int fit(const FitOptions& options) {
                                      {"fits", excess.empty()},
                                      {"memory", memory_json(memory, scenario.machine)}};
     if (system) result["system"] = system_json(*system);
+    if (!verdict.left_out.empty()) result["system_left_out"] = verdict.left_out;
     fmt::print("{}", json_text(result));
   } else {
     fmt::print("{}: {}, policy {}, on {}\n{}\n{}\n{}", scenario.name, schedule.model.name, schedule.policy,
                scenario.machine.name, planned, memory_text(memory, scenario.machine), contents_text(memory));
     if (system) fmt::print("\n{}", system_text(*system));
-    if (excess.empty()) fmt::print("\n{}\n", fits_text(system, system_excess));
+    if (excess.empty()) fmt::print("\n{}\n", fits_text(verdict, system_excess));
   }
   if (excess.empty() && system_excess.empty()) return kExitDone;
   std::fflush(stdout);

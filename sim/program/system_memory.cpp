@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "shared/compare/table.h"
+#include "shared/error.h"
 #include "shared/ir/schedule_names.h"
 #include "shared/policy/parameters.h"
 #include "shared/units.h"
@@ -37,24 +38,36 @@ std::string phases_text(const AddedMemory& item) {
   return fmt::format("{})", text);
 }
 
+/// Why nothing is counted; settings that nothing would read are refused.
+SystemVerdict not_counted(const Scenario& scenario, const std::string& why) {
+  for (const auto& [name, given] : scenario.software_settings)
+    throw InputError(fmt::format("{}: configures another system's code, but {}", given.place, why));
+  return {std::nullopt, why};
+}
+
 }  // namespace
 
-std::optional<SystemMemory> system_of(const Scenario& scenario, const std::vector<TierMemory>& schedule) {
+SystemVerdict system_of(const Scenario& scenario, const std::vector<TierMemory>& schedule) {
   std::filesystem::path file = scenario.software;
   if (file.empty()) {
     const std::string name = preset_software(scenario.policy.name);
-    const bool other_numerics = std::any_of(std::begin(kNumerics), std::end(kNumerics),
-                                            [&](const char* key) { return scenario.fixed.contains(key); });
-    if (name.empty() || other_numerics || scenario.machine.gpu.is_host) return std::nullopt;
+    if (name.empty()) {
+      not_counted(scenario, "the policy stands for no other system");
+      return {};
+    }
+    if (std::any_of(std::begin(kNumerics), std::end(kNumerics),
+                    [&](const char* key) { return scenario.fixed.contains(key); }))
+      return not_counted(scenario, "the policy has other numerics than its system");
+    if (scenario.machine.gpu.is_host) return not_counted(scenario, "the CPU stands in for the GPU");
     file = catalogue_folder() / "software" / name;
   }
   const SoftwareMemory software = read_software_memory(file);
-  if (software.items.empty()) return std::nullopt;
-  return system_memory(software, scenario, schedule);
+  if (software.items.empty()) return not_counted(scenario, fmt::format("{} says nothing of memory", file.string()));
+  return {system_memory(software, scenario, schedule), ""};
 }
 
 std::string system_text(const SystemMemory& system) {
-  std::string text = fmt::format("What {} adds ({})\n", system.name, system.path.string());
+  std::string text = fmt::format("What {} adds (software/{})\n", system.name, system.path.filename().string());
   std::vector<std::vector<std::string>> rows;
   for (const AddedMemory& item : system.added)
     rows.push_back({fmt::format("  {}  {}{}{}", tier_name(item.tier), item.cause, phases_text(item),
@@ -109,18 +122,6 @@ ordered_json system_json(const SystemMemory& system) {
   return {{"name", system.name},  {"file", system.path.string()},
           {"settings", settings}, {"fits", system.fits()},
           {"added", added},       {"memory", tiers}};
-}
-
-std::string system_excess_text(const SystemMemory& system) {
-  std::string text;
-  for (const SystemTier& tier : system.tiers) {
-    const std::int64_t excess = tier.peak_bytes - tier.tier.capacity_bytes;
-    if (excess <= 0) continue;
-    text += fmt::format("{}{} needs {} of {}, {} too little, in phase {}", text.empty() ? "" : "; ",
-                        tier_name(tier.tier.kind), bytes(tier.peak_bytes), bytes(tier.tier.capacity_bytes),
-                        bytes(excess), memory_phase_name(tier.peak_phase));
-  }
-  return text;
 }
 
 }  // namespace penstock::sim

@@ -11,6 +11,7 @@
 #include "shared/model/activations.h"
 #include "shared/nearest_name.h"
 #include "shared/policy/parameters.h"
+#include "shared/units.h"
 
 namespace penstock::sim {
 namespace {
@@ -246,6 +247,20 @@ SystemMemory system_memory(const SoftwareMemory& software, const Scenario& scena
   });
   for (const TierMemory& tier : schedule) system.tiers.push_back(tier_of(tier, system.added));
   return system;
+}
+
+std::string excess_text(const SystemMemory& system) {
+  std::string text;
+  for (const SystemTier& tier : system.tiers) {
+    const std::int64_t excess = tier.peak_bytes - tier.tier.capacity_bytes;
+    if (excess <= 0) continue;
+    text += fmt::format("{}{} needs {} of {}, {} too little, in phase {}", text.empty() ? "" : "; ",
+                        tier_names()[static_cast<std::size_t>(tier.tier.kind)],
+                        format_bytes(static_cast<double>(tier.peak_bytes)),
+                        format_bytes(static_cast<double>(tier.tier.capacity_bytes)),
+                        format_bytes(static_cast<double>(excess)), memory_phase_name(tier.peak_phase));
+  }
+  return text;
 }
 
 }  // namespace penstock::sim

@@ -47,4 +47,7 @@ struct SystemMemory {
 SystemMemory system_memory(const SoftwareMemory& software, const Scenario& scenario,
                            const std::vector<TierMemory>& schedule);
 
+/// What does not fit: tier, by how much, in which phase; empty if it trains.
+std::string excess_text(const SystemMemory& system);
+
 }  // namespace penstock::sim

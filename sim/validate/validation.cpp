@@ -16,6 +16,7 @@
 #include "shared/ir/schedule_json.h"
 #include "shared/units.h"
 #include "sim/simulate.h"
+#include "sim/software/added_memory.h"
 
 namespace penstock::sim {
 namespace {
@@ -131,7 +132,11 @@ PublishedRow predict_published(const Scenario& scenario, const std::string& name
     if (tier.tier.kind == TierKind::hbm && published.hbm_bytes > 0)
       row.hbm_bytes = Pair{static_cast<double>(tier.arena_bytes), static_cast<double>(published.hbm_bytes)};
   row.published_fits = published.fits;
-  row.excess = excess_of(prediction.memory);
+  const SoftwareMemory software =
+      scenario.software.empty() ? SoftwareMemory{} : read_software_memory(scenario.software);
+  // The system's own code decides where it is known what that takes.
+  row.excess = software.items.empty() ? excess_of(prediction.memory)
+                                      : excess_text(system_memory(software, scenario, prediction.memory));
   row.fits = row.excess.empty();
   return row;
 }

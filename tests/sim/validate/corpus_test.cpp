@@ -78,17 +78,13 @@ TEST(Published, IsNotPredictedWorseThanIsDocumented) {
   EXPECT_LE(others.maximum, 0.08) << others.worst;
 }
 
-// Capacity is arithmetic. Met: 32B under ZeRO-3 is out of memory. The misses are those that docs/validation.md
-// explains; 120B fits 1.5 TB at the 12 B/param of MegaTrain's paper, not at the 14 of its released code.
+// Met, with what the systems' code adds: 32B under ZeRO-3 and 84 layers under FSDP2 are out of memory, 120B at
+// MegaTrain's 12 B/param fits. The misses are those that docs/validation.md explains.
 TEST(Published, CapacityIsAnsweredAsPublishedButForTheMissesThatAreExplained) {
   std::vector<std::string> missed;
   for (const PublishedRow& row : validate_folder(kScenarios / "published", {}).published)
     if (row.published_fits && *row.published_fits != row.fits) missed.push_back(row.scenario);
-  EXPECT_EQ(missed, (std::vector<std::string>{"05-fsdp2-084-layers-gh200", "05-megatrain-180-layers-gh200",
-                                              "07-megatrain-120b-h200"}));
-  const fs::path scenario = kScenarios / "published/07-megatrain-120b-h200.toml";
-  const PolicyInput paper = read_scenario(scenario, {"policy.name=megatrain"}).policy_input();
-  EXPECT_LE(arena_bytes(paper).dram, paper.dram_bytes);
+  EXPECT_EQ(missed, (std::vector<std::string>{"05-megatrain-180-layers-gh200", "05-zero3-084-layers-gh200"}));
 }
 
 // "7B, ZeRO-3 offload, A100 40 GB, 94 GB of RAM": 20 B/param, 152 GB, do not fit, and 14 B/param, 107 GB, are already
