@@ -40,7 +40,11 @@ class MemoryReader {
   void read() {
     read_settings();
     for (const auto& [name, table] : document_.tables)
-      if (name.starts_with(kTable)) memory_.items.push_back(read_item(name));
+      if (name.starts_with(kTable)) {
+        MemoryItem item = read_item(name);
+        std::erase_if(memory_.items, [&](const MemoryItem& other) { return other.name == item.name; });
+        memory_.items.push_back(std::move(item));
+      }
   }
 
  private:
@@ -143,11 +147,11 @@ SoftwareMemory read_software_memory(const std::filesystem::path& path) {
   memory.path = path;
   TomlSection top(document, "");
   memory.name = top.text("name");
-  if (top.has("memory")) {
-    const std::filesystem::path other = path.parent_path() / top.text("memory");
+  if (top.has("memory_of")) {
+    const std::filesystem::path other = path.parent_path() / top.text("memory_of");
     const TomlDocument first = read_toml(other);
-    if (TomlSection(first, "").has("memory"))
-      throw InputError(fmt::format("{}: memory: refers to a third file; refer to that one", other.string()));
+    if (TomlSection(first, "").has("memory_of"))
+      throw InputError(fmt::format("{}: memory_of: refers to a third file; refer to that one", other.string()));
     MemoryReader(first, memory).read();
   }
   MemoryReader(document, memory).read();

@@ -56,7 +56,7 @@ void apply_software(const std::filesystem::path& path, Machine& machine) {
   check_tables(document, {"gpu", "cpu", "link", "settings", "memory."});
   TomlSection top(document, "");
   machine.software.name = top.text("name");
-  if (top.has("memory")) top.text("memory");
+  if (top.has("memory_of")) top.text("memory_of");
   top.finish();
   read_software_memory(path);  // its errors belong to whoever names the file
   apply_gpu(document, machine);

@@ -92,16 +92,20 @@ TEST_F(MemoryFile, AnotherFilesTablesComeFirst) {
   folder_.write("other.toml", "name = \"first\"\n[settings]\non = true\nn = 3\n" + std::string(kItem) +
                                   "bytes = \"1 GiB\"\nwhen = \"on\"\n");
   const std::string own = "[settings]\non = false\n[memory.y]\ncause = \"y\"\ntier = \"hbm\"\nbytes = \"2 GiB\"\n";
-  const SoftwareMemory memory = read("memory = \"other.toml\"\n" + own);
+  const SoftwareMemory memory = read("memory_of = \"other.toml\"\n" + own);
   EXPECT_EQ(memory.name, "other");
   ASSERT_EQ(memory.items.size(), 2u);
   EXPECT_EQ(memory.items[0].name, "x");
   EXPECT_EQ(memory.items[1].name, "y");
   EXPECT_EQ(memory.settings.find("on")->second.value, 0);
   EXPECT_EQ(memory.settings.find("n")->second.value, 3);
-  folder_.write("third.toml", "name = \"third\"\nmemory = \"other.toml\"\n");
-  EXPECT_MENTIONS(error_of("memory = \"third.toml\"\n"), "third file");
-  EXPECT_MENTIONS(error_of("memory = \"nowhere.toml\"\n"), "nowhere.toml");
+  const SoftwareMemory changed = read("memory_of = \"other.toml\"\n" + std::string(kItem) + "bytes = \"3 GiB\"\n");
+  ASSERT_EQ(changed.items.size(), 1u);
+  EXPECT_EQ(changed.items[0].bytes, 3LL << 30);
+  EXPECT_TRUE(changed.items[0].conditions.empty());
+  folder_.write("third.toml", "name = \"third\"\nmemory_of = \"other.toml\"\n");
+  EXPECT_MENTIONS(error_of("memory_of = \"third.toml\"\n"), "third file");
+  EXPECT_MENTIONS(error_of("memory_of = \"nowhere.toml\"\n"), "nowhere.toml");
 }
 
 TEST_F(MemoryFile, WhatIsWrongIsNamedWithItsPlace) {
