@@ -67,7 +67,7 @@ SystemVerdict system_of(const Scenario& scenario, const std::vector<TierMemory>&
 }
 
 std::string system_text(const SystemMemory& system) {
-  std::string text = fmt::format("What {} adds (software/{})\n", system.name, system.path.filename().string());
+  std::string text = fmt::format("What {} adds ({})\n", system.name, system.path.filename().string());
   std::vector<std::vector<std::string>> rows;
   for (const AddedMemory& item : system.added)
     rows.push_back({fmt::format("  {}  {}{}{}", tier_name(item.tier), item.cause, phases_text(item),

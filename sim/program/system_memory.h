@@ -25,4 +25,5 @@ SystemVerdict system_of(const Scenario& scenario, const std::vector<TierMemory>&
 /// The items by tier, and what each tier then needs, phase by phase.
 std::string system_text(const SystemMemory& system);
 nlohmann::ordered_json system_json(const SystemMemory& system);
+
 }  // namespace penstock::sim

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 
 #include "shared/error.h"
@@ -17,6 +16,7 @@ namespace penstock::sim {
 namespace {
 
 using Phases = std::array<bool, kMemoryPhases>;
+constexpr double kMostBytes = 1e15;  // of an item: sums stay whole numbers
 constexpr MemoryPhase kOfStep[] = {MemoryPhase::forward, MemoryPhase::loss, MemoryPhase::backward,
                                    MemoryPhase::optimizer};
 
@@ -128,11 +128,14 @@ class Elements {
   const SoftwareSettings& settings_;
 };
 
+/// To a power of two.
 double rounded_up(double bytes) {
-  return static_cast<double>(std::bit_ceil(static_cast<std::uint64_t>(std::max(1.0, std::ceil(bytes)))));
+  int exponent = 0;
+  const double fraction = std::frexp(bytes, &exponent);  // in [0.5, 1)
+  return std::ldexp(1.0, fraction == 0.5 ? exponent - 1 : exponent);
 }
 
-std::int64_t bytes_of(const MemoryItem& item, const Elements& elements) {
+std::int64_t bytes_of(const SoftwareMemory& software, const MemoryItem& item, const Elements& elements) {
   double sum = item.counted == Counted::nothing ? static_cast<double>(item.bytes) : 0;
   if (item.counted != Counted::nothing)
     for (const double piece : elements.pieces(item)) {
@@ -141,7 +144,7 @@ std::int64_t bytes_of(const MemoryItem& item, const Elements& elements) {
       sum += item.rounding_only ? taken - exact : taken;
     }
   const double total = sum * elements.times(item.times);
-  if (!(std::abs(total) < 1e18)) throw InputError(fmt::format("[memory.{}] makes {:.0e} bytes", item.name, total));
+  if (!(std::abs(total) <= kMostBytes)) refuse(software, item, fmt::format("makes {:.0e} bytes with these settings", total));
   return std::llround(total);
 }
 
@@ -239,7 +242,7 @@ SystemMemory system_memory(const SoftwareMemory& software, const Scenario& scena
     if (!applies(software, item, system.settings, scenario.policy.name)) continue;
     const TierKind tier = item.tier == "hbm" ? TierKind::hbm : TierKind::dram;
     const std::int64_t replaced = replaced_bytes(software, item, tier, schedule);
-    if (const std::int64_t bytes = bytes_of(item, elements); bytes != 0)
+    if (const std::int64_t bytes = bytes_of(software, item, elements); bytes != 0)
       system.added.push_back({tier, item.cause, phases, bytes - replaced, replaced});
   }
   std::stable_sort(system.added.begin(), system.added.end(), [](const AddedMemory& a, const AddedMemory& b) {

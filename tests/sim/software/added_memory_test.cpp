@@ -128,6 +128,9 @@ TEST_F(Added, AScenarioChangesSettingsThatThereAre) {
   scenario.software_settings["on"] = {{0, true}, "x.toml:8: [software] on"};
   EXPECT_EQ(bytes("elements = \"size\"\nbytes_each = 2\n", scenario), 6000);
   EXPECT_EQ(bytes("bytes = \"1 KiB\"\nwhen = \"on\"\n", scenario), 0);
+  scenario.software_settings["size"].setting.value = 1'000'000'000'000;
+  const std::string huge = "elements = \"size\"\ntogether = \"size\"\nbytes_each = 1000\npower_of_two = true\n";
+  EXPECT_MENTIONS(error_text([&] { bytes(huge, scenario); }), "makes 1e+27 bytes");
   scenario.software_settings["sizes"] = {{1, false}, "x.toml:7: [software] sizes"};
   const std::string unknown = error_text([&] { bytes("bytes = \"1 KiB\"\n", scenario); });
   EXPECT_MENTIONS(unknown, "x.toml:7: [software] sizes");
