@@ -25,6 +25,7 @@ std::string path_text(const TomlValue& value, const fs::path& source, const fs::
   std::error_code ignored;
   const bool here = value.place.starts_with("--set") && fs::exists(*text, ignored);
   const fs::path found = fs::absolute(here ? fs::path(*text) : source.parent_path() / *text).lexically_normal();
+  if (*text == "random" && !fs::exists(found, ignored)) return value_text(value);  // [run].data: no file, random ids
   const fs::path relative = found.lexically_relative(fs::absolute(target).lexically_normal().parent_path());
   return toml_quoted(relative.empty() ? found.string() : relative.string());
 }
