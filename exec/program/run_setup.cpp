@@ -103,7 +103,7 @@ RunSetup prepare_run(const RunCommandOptions& options, StatusLine& status) {
   }
   status.show("writing and proving the schedule ...");
   setup.schedule = proved_schedule(setup.scenario, options.schedule);
-  require_no_drive(setup.schedule, setup.backend->is_host());
+  require_no_drive(setup.schedule, scenario, setup.backend->is_host(), options.schedule);
   require_host_memory(setup.schedule, arena_bytes(setup.schedule), setup.backend->is_host(), setup.beside, limits);
   if (!options.dump.empty())
     require_dumpable(options.dump, setup.schedule, setup.scenario.model, setup.scenario.run.steps);

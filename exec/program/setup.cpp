@@ -17,6 +17,7 @@
 #include "shared/toml_reader.h"
 #include "shared/units.h"
 #include "sim/planner/candidate_text.h"
+#include "sim/planner/drive_use.h"
 #include "sim/planner/open_policy.h"
 
 namespace penstock::exec {
@@ -37,6 +38,15 @@ void require_same_workload(const Schedule& schedule, const Scenario& scenario, c
     differ("sequence length", schedule.micro_batch.sequence_length, scenario.sequence_length);
   const std::int64_t sequences = schedule.micro_batch.sequences * schedule.micro_batches;
   if (sequences != scenario.sequences) differ("sequences per step", sequences, scenario.sequences);
+}
+
+/// Where to look: `fit` counts with a drive that no run can use.
+std::string what_takes_it(const Scenario& scenario) {
+  const PolicyParameters& policy = scenario.policy;
+  if (scenario.machine.nvme.bytes == 0 || policy.nvme_states != 0 || policy.nvme_weights != 0)
+    return "`penstock-sim fit` says what takes it";
+  return fmt::format("the NVMe is left out, for {}: `penstock-sim fit --set machine.nvme=\"0 B\"` says what takes it",
+                     sim::kDriveIsSimulated);
 }
 
 }  // namespace
@@ -105,9 +115,8 @@ Schedule proved_schedule(const Scenario& scenario, const fs::path& file) {
   const PolicyInput input = scenario.policy_input();
   if (file.empty())
     if (const ArenaBytes arenas = arena_bytes(input); !fits(arenas, input))
-      throw DoesNotFit(fmt::format("{}: policy {} does not fit: {}; `penstock-sim fit` says what takes it",
-                                   scenario.path.string(), scenario.policy.name,
-                                   sim::shortage_text(arenas, scenario.machine)));
+      throw DoesNotFit(fmt::format("{}: policy {} does not fit: {}; {}", scenario.path.string(), scenario.policy.name,
+                                   sim::shortage_text(arenas, scenario.machine), what_takes_it(scenario)));
   Schedule schedule = file.empty() ? make_schedule(input) : read_schedule(file);
   if (!file.empty()) {
     require_same_workload(schedule, scenario, file);
@@ -122,6 +131,13 @@ Schedule proved_schedule(const Scenario& scenario, const fs::path& file) {
     throw InputError(fmt::format("{}: {}", file.string(), error.what()));
   }
   return schedule;
+}
+
+void require_no_drive(const Schedule& schedule, const Scenario& scenario, bool memory_stands_in, const fs::path& file) {
+  if (memory_stands_in) return;
+  if (const std::string why = sim::simulated_only(schedule, scenario, !file.empty()); !why.empty())
+    throw InputError(fmt::format("{}: the schedule of policy {} is simulated only: {}",
+                                 (file.empty() ? scenario.path : file).string(), schedule.policy, why));
 }
 
 StatusLine::StatusLine() : terminal_(::isatty(STDERR_FILENO) == 1) {}

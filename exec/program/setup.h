@@ -31,13 +31,19 @@ void limit_hbm(Scenario& scenario, const Backend& backend);
 /// memory, of which on the host backend HBM is a part. No NVMe: the executor does no I/O.
 TierCapacities arena_room(const Scenario& scenario, const Backend& backend, std::int64_t host_bytes);
 
-/// choose_open_policy (sim/planner/open_policy.h) for arenas of at most `room`. Returns what was planned as a line to be
-/// printed, empty if nothing was.
+/// choose_open_policy (sim/planner/open_policy.h) for arenas of at most `room`. Returns what was planned as a line to
+/// be printed, empty if nothing was.
 std::string planned_line(Scenario& scenario, const TierCapacities& room);
 
 /// The scenario's schedule as its policy writes it, or the one in `file`. Throws InputError if it does not pass the
 /// checker or is for another workload, DoesNotFit if a tier is too small.
 Schedule proved_schedule(const Scenario& scenario, const std::filesystem::path& file);
+
+/// No backend does I/O on a drive. Throws InputError if the schedule (of `scenario`'s policy, or read from `file`)
+/// keeps something on one, unless memory may stand in for it as for everything else (the host backend), where a run is
+/// about numbers and not about time.
+void require_no_drive(const Schedule& schedule, const Scenario& scenario, bool memory_stands_in,
+                      const std::filesystem::path& file);
 
 /// A line on standard error while something runs, only on a terminal; gone at the end of the scope.
 class StatusLine {

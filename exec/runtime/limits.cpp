@@ -130,15 +130,4 @@ void require_host_memory(const Schedule& schedule, const std::vector<std::int64_
       static_cast<double>(needed - limits.usable_bytes()) / (1 << 30)));
 }
 
-void require_no_drive(const Schedule& schedule, bool memory_stands_in) {
-  if (memory_stands_in) return;
-  for (const Buffer& buffer : schedule.buffers)
-    if (schedule.tiers[static_cast<std::size_t>(buffer.tier)].kind == TierKind::nvme)
-      throw InputError(
-          fmt::format("the schedule keeps \"{}\" on NVMe, which is simulated only: no backend reads or writes a drive "
-                      "yet. Set policy.nvme_states = 0 and policy.nvme_weights = 0 (machine.nvme = \"0 B\" for a "
-                      "search), or backend = \"host\", where memory stands in for it",
-                      buffer.name));
-}
-
 }  // namespace penstock::exec

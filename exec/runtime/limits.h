@@ -35,8 +35,4 @@ std::int64_t host_arena_bytes(const Schedule& schedule, const std::vector<std::i
 void require_host_memory(const Schedule& schedule, const std::vector<std::int64_t>& arena_bytes, bool hbm_is_host,
                          const BesideArenas& beside, const MemoryLimits& limits);
 
-/// No backend does I/O. Throws InputError if the schedule keeps something on NVMe, unless memory may stand in for it as
-/// for everything else (the host backend), where a run is about numbers and not about time.
-void require_no_drive(const Schedule& schedule, bool memory_stands_in);
-
 }  // namespace penstock::exec

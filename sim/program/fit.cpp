@@ -7,6 +7,7 @@
 
 #include "shared/error.h"
 #include "shared/ir/schedule_json.h"
+#include "sim/planner/drive_use.h"
 #include "sim/program/choice.h"
 #include "sim/program/commands.h"
 #include "sim/program/memory_text.h"
@@ -35,6 +36,7 @@ int fit(const FitOptions& options) {
   const SystemVerdict verdict = options.ours ? SystemVerdict{} : system_of(scenario, memory);
   const std::optional<SystemMemory>& system = verdict.memory;
   const std::string system_excess = system ? excess_text(*system) : "";
+  const std::string only = simulated_only(schedule, scenario);
   if (options.json) {
     nlohmann::ordered_json result = {{"format", "penstock-fit/1"},
                                      {"scenario", scenario.name},
@@ -46,12 +48,14 @@ int fit(const FitOptions& options) {
                                      {"memory", memory_json(memory, scenario.machine)}};
     if (system) result["system"] = system_json(*system);
     if (!verdict.left_out.empty()) result["system_left_out"] = verdict.left_out;
+    put_executable(result, only);
     fmt::print("{}", json_text(result));
   } else {
     fmt::print("{}: {}, policy {}, on {}\n{}\n{}\n{}", scenario.name, schedule.model.name, schedule.policy,
                scenario.machine.name, planned, memory_text(memory, scenario.machine), contents_text(memory));
     if (system) fmt::print("\n{}", system_text(*system));
     if (excess.empty()) fmt::print("\n{}\n", fits_text(verdict, system_excess));
+    if (!only.empty()) fmt::print("Simulated only: {}.\n", only);
   }
   if (excess.empty() && system_excess.empty()) return kExitDone;
   std::fflush(stdout);

@@ -5,6 +5,7 @@
 #include "shared/compare/table.h"
 #include "shared/error.h"
 #include "shared/units.h"
+#include "sim/planner/drive_use.h"
 #include "sim/planner/largest.h"
 #include "sim/program/choice.h"
 #include "sim/program/commands.h"
@@ -100,6 +101,8 @@ int fit_max(const FitOptions& options) {
       "{}\nEach column changes one thing of the scenario: the number of decoder layers; the length of one sequence per "
       "step;\nthe sequences per step, in micro-batches of {}. Presets have their own numerics.\n",
       table_text(table), scenario.micro_batch);
+  if (machine.nvme.bytes > 0)
+    fmt::print("What needs NVMe is simulated only: {}; machine.nvme = \"0 B\" counts without it.\n", kDriveIsSimulated);
   return kExitDone;
 }
 

@@ -5,6 +5,7 @@
 #include "shared/command_files.h"
 #include "shared/error.h"
 #include "shared/ir/schedule_json.h"
+#include "sim/planner/drive_use.h"
 #include "sim/program/choice.h"
 #include "sim/program/commands.h"
 #include "sim/program/memory_text.h"
@@ -27,21 +28,23 @@ int plan(const PlanOptions& options) {
                     scenario.path.string(), scenario.machine.name, excess));
   write_schedule(schedule, options.output);
   const std::string hash = schedule_hash(schedule);
+  const std::string only = simulated_only(schedule, scenario);
   if (options.json) {
-    const nlohmann::ordered_json result = {{"format", "penstock-plan/1"},
-                                           {"scenario", scenario.name},
-                                           {"machine", scenario.machine.name},
-                                           {"policy", schedule.policy},
-                                           {"schedule", hash},
-                                           {"file", options.output.string()},
-                                           {"ops", schedule.ops.size()},
-                                           {"edges", schedule.edges.size()},
-                                           {"buffers", schedule.buffers.size()},
-                                           {"lanes", schedule.lanes.size()},
-                                           {"micro_batches", schedule.micro_batches},
-                                           {"tokens_per_step", schedule.tokens_per_step()},
-                                           {"fits", excess.empty()},
-                                           {"memory", memory_json(memory, scenario.machine)}};
+    nlohmann::ordered_json result = {{"format", "penstock-plan/1"},
+                                     {"scenario", scenario.name},
+                                     {"machine", scenario.machine.name},
+                                     {"policy", schedule.policy},
+                                     {"schedule", hash},
+                                     {"file", options.output.string()},
+                                     {"ops", schedule.ops.size()},
+                                     {"edges", schedule.edges.size()},
+                                     {"buffers", schedule.buffers.size()},
+                                     {"lanes", schedule.lanes.size()},
+                                     {"micro_batches", schedule.micro_batches},
+                                     {"tokens_per_step", schedule.tokens_per_step()},
+                                     {"fits", excess.empty()},
+                                     {"memory", memory_json(memory, scenario.machine)}};
+    put_executable(result, only);
     fmt::print("{}", json_text(result));
     return kExitDone;
   }
@@ -54,6 +57,7 @@ int plan(const PlanOptions& options) {
       "proved: no deadlock, no race, every gradient counted once, every value the one that its reader expects\n\n");
   fmt::print("{}", memory_text(memory, scenario.machine));
   if (!excess.empty()) fmt::print("\nDOES NOT FIT: {}\n", excess);
+  if (!only.empty()) fmt::print("\nSimulated only: {}.\n", only);
   fmt::print("\nwritten to {}\n", options.output.string());
   return kExitDone;
 }

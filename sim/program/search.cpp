@@ -18,6 +18,7 @@
 #include "shared/toml_reader.h"
 #include "shared/units.h"
 #include "sim/planner/candidate_text.h"
+#include "sim/planner/drive_use.h"
 #include "sim/planner/evaluator.h"
 #include "sim/planner/open_policy.h"
 #include "sim/planner/scenario_text.h"
@@ -256,8 +257,11 @@ int search_command(const SearchCommandOptions& command) {
                                                         result.best.front().candidate));
     files += fmt::format("scenario written to {}\n", command.scenario_out.string());
   }
+  const std::string only = simulated_only(found.schedule, found.scenario);
   if (command.json) {
-    fmt::print("{}", json_text(search_json(found, result, options)));
+    ordered_json json = search_json(found, result, options);
+    put_executable(json, only);
+    fmt::print("{}", json_text(json));
     return kExitDone;
   }
   const Prediction& prediction = found.prediction;
@@ -275,6 +279,7 @@ int search_command(const SearchCommandOptions& command) {
   if (options.front)
     fmt::print("{}\n{}\n", front_text(found, result.by_dram, "DRAM"), front_text(found, result.by_hbm, "HBM"));
   fmt::print("{}", effort_text(result, options));
+  if (!only.empty()) fmt::print("\nSimulated only: {}.\n", only);
   if (!files.empty()) fmt::print("\n{}", files);
   return kExitDone;
 }

@@ -14,6 +14,7 @@
 #include "sim/cost/rates.h"
 #include "sim/planner/candidate_text.h"
 #include "sim/planner/catalogue.h"
+#include "sim/planner/drive_use.h"
 #include "sim/planner/search.h"
 #include "sim/program/choice.h"
 #include "sim/program/commands.h"
@@ -35,7 +36,8 @@ struct Verdict {
   double tokens_per_second = 0;
   double bound_tokens_per_second = 0;  // at the matmul rate
   std::string plan, shortage;
-  std::string binding;  // what bounds the plan
+  std::string binding;         // what bounds the plan
+  std::string simulated_only;  // why penstock-exec does not run it; empty: it does
 
   double sure() const { return rate_range(tokens_per_second, kHardwareFileError).low; }
 };
@@ -58,7 +60,7 @@ class Shop {
     Scenario scenario = scenario_;
     scenario.machine = machine;
     scenario.micro_batch = middle_divisor(scenario.sequences);
-    Verdict verdict{name, price, false, 0, bound(scenario), {}, {}, {}};
+    Verdict verdict{name, price, false, 0, bound(scenario), {}, {}, {}, {}};
     SearchOptions options;
     options.tolerance = 0.003;
     options.front = false;
@@ -76,7 +78,9 @@ class Shop {
     verdict.plan = candidate_text(best.candidate);
     scenario.micro_batch = best.candidate.micro_batch;
     scenario.policy = best.candidate.parameters;
-    verdict.binding = simulate(make_schedule(scenario.policy_input()), machine, {64, false, false}).bounds.binding;
+    const Schedule schedule = make_schedule(scenario.policy_input());
+    verdict.simulated_only = drive_use(schedule);
+    verdict.binding = simulate(schedule, machine, {64, false, false}).bounds.binding;
     return verdict;
   }
 
@@ -151,6 +155,16 @@ std::string verdicts_text(const std::vector<Verdict>& verdicts) {
   return table_text(rows);
 }
 
+/// Which of the plans nobody can run yet.
+std::string simulated_only_text(const std::vector<Verdict>& verdicts) {
+  std::string names;
+  for (const Verdict& verdict : verdicts)
+    if (!verdict.simulated_only.empty()) names += (names.empty() ? "" : ", ") + verdict.name;
+  if (names.empty()) return "";
+  return fmt::format("Simulated only, for their plans keep something on NVMe, and {}:\n  {}\n", kDriveIsSimulated,
+                     names);
+}
+
 ordered_json verdict_json(const Verdict& verdict) {
   ordered_json json = {{"machine", verdict.name},
                        {"euros", verdict.price.euros},
@@ -162,6 +176,7 @@ ordered_json verdict_json(const Verdict& verdict) {
     json["tokens_per_second"] = verdict.tokens_per_second;
     json["tokens_per_second_at_least"] = verdict.sure();
     json["plan"] = verdict.plan;
+    put_executable(json, verdict.simulated_only);
   } else {
     json["shortage"] = verdict.shortage;
   }
@@ -269,6 +284,7 @@ int shop(const ShopOptions& options) {
   }
   fmt::print("{}, {} sequences of {} tokens per step, exact AdamW; the planner's schedule on each machine\n\n{}\n",
              options.model.stem().string(), options.sequences, options.sequence_length, verdicts_text(verdicts));
+  if (const std::string only = simulated_only_text(verdicts); !only.empty()) fmt::print("{}\n", only);
   fmt::print("{}: {} for {} EUR\n  {}\n\n{}", options.budget ? "fastest for the money" : "cheapest that does it",
              best.name, euros(best.price), best.plan, next_text(next, best));
   fmt::print(

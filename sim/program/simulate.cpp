@@ -13,6 +13,7 @@
 #include "shared/ir/schedule_json.h"
 #include "shared/timeline/chrome_trace.h"
 #include "shared/units.h"
+#include "sim/planner/drive_use.h"
 #include "sim/program/choice.h"
 #include "sim/program/commands.h"
 #include "sim/program/memory_text.h"
@@ -187,9 +188,12 @@ int simulate_command(const SimulateCommandOptions& options) {
   }
   prediction.timeline.scenario = scenario.name;
   prediction.timeline.machine = scenario.machine.name;
+  const std::string only = simulated_only(schedule, scenario, !options.schedule.empty());
   const std::string files = write_files(options, schedule, prediction.timeline, beside);
   if (options.json) {
-    fmt::print("{}", json_text(prediction_json(scenario, schedule, prediction, memory)));
+    ordered_json result = prediction_json(scenario, schedule, prediction, memory);
+    put_executable(result, only);
+    fmt::print("{}", json_text(result));
     return kExitDone;
   }
   fmt::print("{}: {}, policy {}, on {}; schedule {}\n", scenario.name, schedule.model.name, schedule.policy,
@@ -199,6 +203,7 @@ int simulate_command(const SimulateCommandOptions& options) {
   fmt::print("\n{}\n{}\n{}", step_text(schedule, prediction, step_error_share(scenario.machine)),
              stalls_and_lanes_text(schedule, prediction), memory_text(memory, scenario.machine));
   if (!excess.empty()) fmt::print("\nDOES NOT FIT: {}\n", excess);
+  if (!only.empty()) fmt::print("\nSimulated only: {}.\n", only);
   if (!files.empty()) fmt::print("\n{}", files);
   return kExitDone;
 }

@@ -10,6 +10,7 @@
 #include "shared/error.h"
 #include "shared/units.h"
 #include "sim/planner/candidate_text.h"
+#include "sim/planner/drive_use.h"
 #include "sim/planner/open_policy.h"
 #include "sim/planner/parallel.h"
 #include "sim/planner/search.h"
@@ -57,6 +58,8 @@ Axis parse_axis(const std::string& text) {
   }
 }
 
+const std::string kOnDrive = "simulated only: something is on NVMe";
+
 struct Row {
   std::vector<std::string> values;  // one per axis
   std::string problem;              // why there is no prediction; empty: there is
@@ -65,6 +68,7 @@ struct Row {
   double error_share = 0;  // of the prediction
   double busy = 0;         // share of the step in which compute is
   std::string binding, plan;
+  std::string simulated_only;  // why penstock-exec does not run it; empty: it does
   ArenaBytes arenas;
 };
 
@@ -96,6 +100,7 @@ void predict(const Scenario& scenario, Row& row) {
     return;
   }
   const Schedule schedule = make_schedule(input);
+  row.simulated_only = simulated_only(schedule, scenario);
   const Prediction prediction = simulate(schedule, scenario.machine, {64, false, false});
   row.step_seconds = prediction.step_seconds;
   row.tokens_per_second = prediction.tokens_per_second;
@@ -153,7 +158,7 @@ std::vector<std::string> cells(const Row& row, bool units) {
   result.push_back(row.binding);
   result.push_back(size(row.arenas.hbm));
   result.push_back(size(row.arenas.dram));
-  result.push_back(row.plan);
+  result.push_back(row.plan + (row.simulated_only.empty() ? "" : row.plan.empty() ? kOnDrive : "; " + kOnDrive));
   return result;
 }
 
@@ -215,6 +220,7 @@ ordered_json json(const std::vector<Axis>& axes, const std::vector<Row>& rows) {
       entry["compute_busy_share"] = row.busy;
       entry["binding"] = row.binding;
       if (!row.plan.empty()) entry["plan"] = row.plan;
+      put_executable(entry, row.simulated_only);
     }
     entry["hbm_bytes"] = row.arenas.hbm;
     entry["dram_bytes"] = row.arenas.dram;

@@ -50,22 +50,6 @@ TEST(MemoryLimits, CgroupOneWithoutALimitHasAnAbsurdNumber) {
   EXPECT_EQ(read_memory_limits(root.path()).usable_bytes(), 2 * kGiB);
 }
 
-TEST(Limits, ADriveIsRefusedWhereMemoryDoesNotStandIn) {
-  Schedule schedule;
-  schedule.tiers = {{TierKind::hbm, 0, 0}, {TierKind::nvme, 0, 0}};
-  schedule.buffers = {{"weights 1", 0, 0, 8}};
-  EXPECT_NO_THROW(require_no_drive(schedule, false));
-  schedule.buffers.push_back({"m 1", 1, 0, 8});
-  EXPECT_NO_THROW(require_no_drive(schedule, true));
-  try {
-    require_no_drive(schedule, false);
-    FAIL();
-  } catch (const InputError& error) {
-    EXPECT_NE(std::string(error.what()).find("keeps \"m 1\" on NVMe"), std::string::npos) << error.what();
-    EXPECT_NE(std::string(error.what()).find("policy.nvme_states = 0"), std::string::npos) << error.what();
-  }
-}
-
 TEST(MemoryLimits, ArenasThatExceedThemAreRefusedByHowMuch) {
   Schedule schedule;
   schedule.tiers = {{TierKind::hbm, 0, 0}, {TierKind::dram, 0, 0}};
