@@ -1,6 +1,7 @@
 #include "shared/command_line.h"
 
 #include <fmt/format.h>
+#include <signal.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -200,6 +201,7 @@ int exit_code(int argc, char** argv, const char* program, const std::function<in
     return report(fmt::format("{}: {}", command_text(argc, argv), kOutOfMemory), kExitFailed);
   };
   hold_standard_streams();
+  ::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow further is an error of the write, like a full disk
   try {
     return run();
   } catch (const InputError& error) {

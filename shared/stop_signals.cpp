@@ -12,7 +12,7 @@
 namespace penstock {
 namespace {
 
-constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE};
+constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGXCPU};
 
 constexpr std::int64_t kSameWishNs = 100'000'000;
 constexpr std::int64_t kNever = -kSameWishNs;  // the clock starts at 0
@@ -30,7 +30,8 @@ extern "C" void count_wish(int signal) {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);  // a handler may call it, and sem_post
   const std::int64_t now_ns = std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
-  const bool counts = signal == SIGPIPE ? wishes.load() == 0 : now_ns - last_wish_ns.exchange(now_ns) >= kSameWishNs;
+  const bool is_repeated = signal == SIGPIPE || signal == SIGXCPU;
+  const bool counts = is_repeated ? wishes.load() == 0 : now_ns - last_wish_ns.exchange(now_ns) >= kSameWishNs;
   if (counts) {
     causes[static_cast<std::size_t>(wishes.fetch_add(1)) % std::size(causes)].store(signal);
     sem_post(&wake);
@@ -43,6 +44,7 @@ std::string_view name_of(int signal) {
     case SIGINT: return "Ctrl-C";
     case SIGTERM: return "SIGTERM";
     case SIGHUP: return "the terminal was closed";
+    case SIGXCPU: return "the CPU time is used up";
     default: return "standard output is read no more";
   }
 }

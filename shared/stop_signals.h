@@ -1,6 +1,7 @@
 // Wishes to end that come from outside, while something goes on that is not to be lost: Ctrl-C (SIGINT), a polite kill
-// (SIGTERM), a closed terminal (SIGHUP; not where it was ignored before, as under nohup), and a reader that has gone
-// (SIGPIPE; a first stop, never a further one, since every write repeats it).
+// (SIGTERM), a closed terminal (SIGHUP; not where it was ignored before, as under nohup); and what the system repeats,
+// so that it is a first wish and never a further one: a reader that has gone (SIGPIPE, at every write), CPU time used
+// up (SIGXCPU, every second).
 #pragma once
 
 #include <signal.h>
@@ -29,7 +30,7 @@ class StopSignals {
   void listen();
 
   Heard heard_;
-  struct sigaction before_[4]{};
+  struct sigaction before_[5]{};
   std::jthread listener_;
 };
 

@@ -99,6 +99,7 @@ void write_dump(const std::filesystem::path& folder, const Schedule& schedule, c
                 const TokenSource& tokens, const AdamHyper& hyper, const std::vector<StepReport>& reports) {
   if (reports.empty()) throw InputError(fmt::format("--dump {}: no step has computed anything", folder.string()));
   std::filesystem::create_directories(folder);
+  std::filesystem::remove(folder / "run.json");  // written last: files of two dumps are none
   write_gradients(folder / "gradients.safetensors", schedule, model, backend);
   write_tokens(folder / "tokens.i32", schedule, tokens, reports);
   nlohmann::ordered_json losses = nlohmann::ordered_json::array();

@@ -23,7 +23,7 @@ void require_dumpable(const std::filesystem::path& folder, const Schedule& sched
 /// Writes into `folder` (created if need be):
 ///   tokens.i32            int32 little-endian [steps, sequences, sequence_length + 1]
 ///   gradients.safetensors finished gradients of the last step, before clipping, Hugging Face names, fp32 or bf16
-///   run.json              mean token loss per step, shape of the tokens, settings of AdamW
+///   run.json              (last) mean token loss per step, shape of the tokens, settings of AdamW
 /// Throws InputError without a report. REQUIRES: require_dumpable.
 void write_dump(const std::filesystem::path& folder, const Schedule& schedule, const Model& model, Backend& backend,
                 const TokenSource& tokens, const AdamHyper& hyper, const std::vector<StepReport>& reports);

@@ -155,7 +155,7 @@ DataText read_data(const fs::path& path, std::int64_t most_bytes) {
   return text;
 }
 
-DataText read_default_data(const fs::path& start) {
+std::vector<fs::path> default_data_files(const fs::path& start) {
   std::error_code error;
   fs::path folder = fs::absolute(start, error).lexically_normal();
   while (!fs::is_regular_file(folder / "README.md", error)) {
@@ -166,11 +166,18 @@ DataText read_default_data(const fs::path& start) {
                       shown_path(start)));
     folder = folder.parent_path();
   }
-  TextReader reader(folder, kMaxDataBytes);
   std::vector<fs::path> files{folder / "README.md"};
   for (fs::directory_iterator at(folder / "docs", error), end; !error && at != end; at.increment(error))
     if (at->path().extension() == ".md" && at->is_regular_file(error)) files.push_back(at->path());
   std::sort(files.begin(), files.end());
+  return files;
+}
+
+DataText read_default_data(const fs::path& start) {
+  const std::vector<fs::path> files = default_data_files(start);
+  const fs::path folder = files.front().parent_path();  // README.md comes before docs
+  TextReader reader(folder, kMaxDataBytes);
+  std::error_code error;
   for (const fs::path& file : files) reader.take_or_pass_over(file, fs::is_symlink(file, error));
   return reader.finish(fmt::format("README.md and docs of {}, the default data", shown_path(folder)));
 }

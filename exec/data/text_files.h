@@ -40,8 +40,11 @@ std::string in_words(const PassedOver& what);
 /// meanwhile.
 DataText read_data(const std::filesystem::path& path, std::int64_t most_bytes = kMaxDataBytes);
 
-/// README.md and docs/*.md of the nearest folder at or above `start` that has a README.md. Throws InputError if none
-/// has, and as above.
+/// What is read where no data is named: README.md and docs/*.md, sorted, of the nearest folder at or above `start` that
+/// has a README.md. Throws InputError if none has.
+std::vector<std::filesystem::path> default_data_files(const std::filesystem::path& start);
+
+/// Their text. Throws InputError as both do.
 DataText read_default_data(const std::filesystem::path& start);
 
 }  // namespace penstock::exec

@@ -4,6 +4,7 @@
 
 #include "exec/checkpoint/checkpoint.h"
 #include "exec/checkpoint/dump.h"
+#include "exec/data/text_files.h"
 #include "exec/program/run_comparison.h"
 #include "shared/build_commit.h"
 #include "shared/command_files.h"
@@ -16,6 +17,8 @@ void check_run_outputs(const RunCommandOptions& options, const Scenario& scenari
                        const std::filesystem::path& beside) {
   CommandFiles files;
   files.reads(scenario.files);
+  if (scenario.run.data.empty())
+    files.reads(default_data_files(std::filesystem::absolute(scenario.path).parent_path()));
   files.reads(options.schedule);
   files.reads(options.resume);
   files.replaces(options.save, "--save", options.resume);

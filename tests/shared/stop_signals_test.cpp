@@ -46,6 +46,7 @@ TEST(StopSignals, EachKindIsHeardByItsName) {
   for (const auto& [signal, name] : {std::pair{SIGINT, "1 Ctrl-C"},
                                      {SIGTERM, "1 SIGTERM"},
                                      {SIGHUP, "1 the terminal was closed"},
+                                     {SIGXCPU, "1 the CPU time is used up"},
                                      {SIGPIPE, "1 standard output is read no more"}}) {
     Wishes wishes;
     const StopSignals signals(wishes.heard());
@@ -84,6 +85,7 @@ TEST(StopSignals, EveryWriteToNobodyIsOneWish) {
     const StopSignals signals(wishes.heard());
     raise(SIGPIPE);
     raise(SIGPIPE);
+    raise(SIGXCPU);
     wishes.insist(SIGINT, 2);
     raise(SIGPIPE);
   }

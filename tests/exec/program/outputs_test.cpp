@@ -66,6 +66,30 @@ TEST_F(OutputsTest, NothingGoesIntoWhatIsReadAsAWhole) {
   expect_refused("calibrate s.toml -o hard.json", "would replace");
 }
 
+TEST_F(OutputsTest, TheDefaultDataIsReadToo) {
+  folder_.write("README.md", std::string(4096, 'a'));
+  folder_.write("docs/a.md", "more");
+  std::string scenario = kScenario;
+  scenario.erase(scenario.find("data = "));
+  folder_.write("s.toml", scenario);
+  expect_refused("run s.toml --timeline README.md", "would replace");
+  expect_refused("run s.toml --timeline docs/a.md", "would replace");
+  EXPECT_EQ(run("run s.toml --steps 1 --timeline docs/a.json").code, 0);
+}
+
+TEST_F(OutputsTest, OneFileThatFailsLosesNoOther) {
+  EXPECT_EQ(run("run s.toml --steps 1 --save ck").code, 0);
+  const std::string before = file_text(folder_.path() / "ck/run.json");
+  // No file may grow beyond a MiB: the states are larger, the times are not.
+  shell("bash -c 'ulimit -f 1024; " PENSTOCK_EXEC_PROGRAM
+        " run s.toml --steps 2 --resume ck --save ck --timeline t.json >out 2>err; test $? = 1'");
+  EXPECT_NE(file_text(folder_.path() / "err").find("File too large"), std::string::npos);
+  EXPECT_EQ(file_text(folder_.path() / "ck/run.json"), before);
+  EXPECT_EQ(nlohmann::json::parse(file_text(folder_.path() / "t.json"))["steps"], 2);
+  EXPECT_EQ(file_text(folder_.path() / "out").find("saved step"), std::string::npos);
+  EXPECT_EQ(run("run s.toml --steps 1 --resume ck").code, 0);
+}
+
 TEST_F(OutputsTest, BindMountsLeadToTheSameFolder) {
   if (std::system("unshare -Urm true 2>/dev/null") != 0) GTEST_SKIP() << "no mount namespaces here";
   folder_.write("data/deep/a.txt", std::string(4096, 'a'));
