@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "shared/error.h"
+#include "shared/machine/attention_toml.h"
 #include "shared/machine/machine.h"
 #include "shared/toml_reader.h"
 #include "shared/units.h"
@@ -46,6 +47,18 @@ void read_gpu(const TomlDocument& document, Gpu& gpu) {
   gpu.launch_seconds = section.seconds("launch");
   if (section.has("copy_engines")) gpu.copy_engines = static_cast<int>(section.integer("copy_engines", 1, 64));
   if (section.has("is_host")) gpu.is_host = section.boolean("is_host");
+  section.finish();
+  gpu.attention = read_attention_rates(document, "attention");
+}
+
+/// [accuracy]: how far predictions from this file were off.
+void read_accuracy(const TomlDocument& document, Machine& machine) {
+  TomlSection section(document, "accuracy");
+  if (!section.exists()) return;
+  static constexpr std::string_view kClasses[] = {"measured", "inferred", "convention"};
+  machine.rates = static_cast<RateClass>(section.choice("rates", kClasses));
+  if (section.has("error_low") || section.has("error_high"))
+    machine.error = ErrorRange{section.number("error_low", -0.99, 0), section.number("error_high", 0, 10)};
   section.finish();
 }
 
@@ -171,13 +184,14 @@ void read_nvme(const TomlDocument& document, Nvme& nvme) {
 
 Machine read_hardware(const std::filesystem::path& path) {
   const TomlDocument document = read_toml(path);
-  check_tables(document, {"gpu", "dram", "cpu", "cpu.adamw_by_threads", "cpu.dram_by_threads", "link", "link.h2d_curve",
-                          "link.d2h_curve", "sharing.", "nvme"});
+  check_tables(document, {"accuracy", "gpu", "attention", "dram", "cpu", "cpu.adamw_by_threads", "cpu.dram_by_threads",
+                          "link", "link.h2d_curve", "link.d2h_curve", "sharing.", "nvme"});
   Machine machine;
   TomlSection top(document, "");
   machine.name = top.text("name");
   top.finish();
   machine.source = path.string();
+  read_accuracy(document, machine);
   read_gpu(document, machine.gpu);
   read_dram(document, machine);
   read_cpu(document, machine);

@@ -78,6 +78,19 @@ struct AttentionPoint {
   double forward_sustained_seconds = 0, backward_sustained_seconds = 0;  // without a pause; 0: as in a burst
 };
 
+/// FLOP/s of causal attention (FLOPs of half the square) of long sequences, by head dimension.
+struct AttentionRate {
+  int head_dim = 0;
+  double forward = 0, backward = 0, deterministic_backward = 0;
+};
+
+/// What hardware and software files know of attention. A sequence of `half_length` tokens runs at half the rate: rate x
+/// length / (length + half_length), which meets what was measured on an H200 from 1024 to 32 768 tokens within 4 %.
+struct AttentionRates {
+  std::vector<AttentionRate> by_head_dim;  // ascending; empty: the matmul rate times an efficiency
+  double half_length = 0;
+};
+
 /// A kernel timed by name and bytes ("input norm", "swiglu"): elementwise kernels, by what they move.
 struct ElementwisePoint {
   std::string name;  // empty: any
@@ -104,6 +117,8 @@ struct Gpu {
   double power_settle_seconds = 3;            // time constant from burst to sustained; used with `power` only
   double attention_forward_efficiency = 0.6;  // of the matmul rate, where there is no table
   double attention_backward_efficiency = 0.45;
+  AttentionRates attention;             // instead of the efficiencies
+  bool deterministic = true;            // which backward of `attention` runs (run.deterministic)
   double elementwise_efficiency = 0.8;  // of HBM bandwidth
   double launch_seconds = 0;            // of the launch thread, per kernel
   double op_launch_seconds = 0;         // of the launch thread, per op besides its kernels: waits, events
@@ -131,10 +146,22 @@ struct Software {
   double pass_bytes_per_second = 0;  // most that host passes other than AdamW reach; 0 = what the machine gives
 };
 
+/// Where the rates of a hardware file are from: measured on the card, inferred from what was published of runs on it,
+/// or the convention that we apply to a datasheet.
+enum class RateClass { measured, inferred, convention };
+
+/// Steps predicted from a file were off by (predicted - measured) / measured between `low` and `high`, in 95 % of the
+/// rows that the file was not made from.
+struct ErrorRange {
+  double low = 0, high = 0;
+};
+
 struct Machine {
   std::string name;
   std::string source;     // file it came from
   bool measured = false;  // from a profile
+  RateClass rates = RateClass::convention;
+  std::optional<ErrorRange> error;  // of a hardware file that says so
   Gpu gpu;
   std::int64_t dram_bytes = 0;
   std::optional<std::int64_t> reserve_bytes;  // of it: what the system and the program itself keep; none: usual

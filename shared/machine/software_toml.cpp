@@ -1,6 +1,7 @@
 // Reads scenarios/software/*.toml; docs/scenario.md lists the keys.
 #include <algorithm>
 
+#include "shared/machine/attention_toml.h"
 #include "shared/machine/machine.h"
 #include "shared/machine/software_memory.h"
 #include "shared/toml_reader.h"
@@ -24,6 +25,12 @@ void apply_gpu(const TomlDocument& document, Machine& machine) {
   if (section.has("attention_backward_efficiency"))
     gpu.attention_backward_efficiency = section.number("attention_backward_efficiency", 0.01, 1);
   section.finish();
+  // Its own kernels: on this card, else on any; no figure: the card's.
+  for (const std::string& table : {"attention." + gpu.name, std::string("attention")})
+    if (AttentionRates rates = read_attention_rates(document, table); !rates.by_head_dim.empty()) {
+      gpu.attention = std::move(rates);
+      break;
+    }
 }
 
 void apply_cpu(const TomlDocument& document, Machine& machine) {
@@ -53,7 +60,7 @@ void pack_uploads(double packing, LinkDirection& h2d, double& duplex) {
 
 void apply_software(const std::filesystem::path& path, Machine& machine) {
   const TomlDocument document = read_toml(path);
-  check_tables(document, {"gpu", "cpu", "link", "settings", "memory."});
+  check_tables(document, {"gpu", "attention", "attention.", "cpu", "link", "settings", "memory."});
   TomlSection top(document, "");
   machine.software.name = top.text("name");
   if (top.has("memory_of")) top.text("memory_of");

@@ -47,7 +47,10 @@ struct Published {
   std::string ran_out;  // the tier that was too small; empty: not published
   std::string phase;    // memory_phase_name of the last phase that was reached or tried; empty: the first step
   std::string source;
-  std::string assumed;  // what decides the figure and was not published; empty: nothing
+  std::string assumed;         // what decides the figure and was not published; empty: nothing
+  std::string system;          // whose program ran; empty: the policy's
+  bool calibrates = false;     // a hardware or software file was made from it: no test of that file
+  std::filesystem::path rows;  // CSV of further figures: overrides of this scenario, one row each (sim/validate)
 };
 
 struct Scenario {

@@ -159,6 +159,7 @@ class ScenarioReader {
     RunOptions& run = scenario_.run;
     if (section.has("backend")) run.backend = kBackends[section.choice("backend", kBackends)];
     if (section.has("deterministic")) run.deterministic = section.boolean("deterministic");
+    scenario_.machine.gpu.deterministic = run.deterministic;
     if (section.has("data")) run.data = path(section, "data");
     if (section.has("weights")) run.weights = path(section, "weights");
     if (section.has("link_h2d")) run.link_h2d_bytes_per_second = section.bandwidth("link_h2d");
@@ -221,6 +222,9 @@ class ScenarioReader {
     Published published;
     published.source = section.text("source");
     if (section.has("assumed")) published.assumed = section.text("assumed");
+    if (section.has("system")) published.system = section.text("system");
+    if (section.has("calibrates")) published.calibrates = section.boolean("calibrates");
+    if (section.has("rows")) published.rows = existing(section, "rows");
     const bool step = section.has("step"), flops = section.has("flops");
     if (step && flops) section.fail("flops", "stands beside step; keep the one that was published");
     if (step && (published.step_seconds = section.seconds("step")) <= 0) section.fail("step", "must be more than 0 s");

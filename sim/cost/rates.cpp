@@ -101,6 +101,21 @@ KernelSeconds matmul_seconds(const Gpu& gpu, const Kernel& kernel) {
   return nearest_matmul(gpu, kernel);
 }
 
+/// From a hardware or software file: of the nearest head dimension, less for short sequences.
+double attention_rate(const Gpu& gpu, const Kernel& kernel) {
+  const auto apart = [&](const AttentionRate& rate) {
+    return distance(static_cast<double>(rate.head_dim), static_cast<double>(kernel.head_dim));
+  };
+  const std::vector<AttentionRate>& rates = gpu.attention.by_head_dim;
+  const AttentionRate& rate = *std::min_element(
+      rates.begin(), rates.end(), [&](const AttentionRate& a, const AttentionRate& b) { return apart(a) < apart(b); });
+  const double flops_per_second = kernel.kind == KernelKind::attention_forward ? rate.forward
+                                  : gpu.deterministic                          ? rate.deterministic_backward
+                                                                               : rate.backward;
+  const double length = static_cast<double>(kernel.length);
+  return flops_per_second * length / (length + gpu.attention.half_length);
+}
+
 KernelSeconds attention_seconds(const Gpu& gpu, const Kernel& kernel, double rate) {
   const bool backward = kernel.kind == KernelKind::attention_backward;
   const AttentionPoint* nearest = nullptr;
@@ -117,6 +132,10 @@ KernelSeconds attention_seconds(const Gpu& gpu, const Kernel& kernel, double rat
       nearest_distance = total;
       nearest = &point;
     }
+  }
+  if (nearest == nullptr && !gpu.attention.by_head_dim.empty()) {
+    const double seconds = kernel.flops / attention_rate(gpu, kernel);
+    return {seconds, seconds};
   }
   if (nearest == nullptr) {
     const double seconds =

@@ -14,6 +14,11 @@ void scale_gpu(Gpu& gpu, double factor) {
   gpu.matmul_flops_per_second *= factor;
   gpu.matmul_burst_flops_per_second *= factor;
   for (MatmulPoint& point : gpu.matmuls) point.seconds /= factor;
+  for (AttentionRate& rate : gpu.attention.by_head_dim) {
+    rate.forward *= factor;
+    rate.backward *= factor;
+    rate.deterministic_backward *= factor;
+  }
   for (AttentionPoint& point : gpu.attentions) {
     point.forward_seconds /= factor;
     point.backward_seconds /= factor;
