@@ -183,6 +183,11 @@ void add_validate(CLI::App& program, ValidateOptions& options, Chosen& chosen) {
                                   "Takes recordings (`penstock-exec run --record`) and scenarios with [published].\n",
                                   options.json);
   command->add_option("FOLDER", options.folder, "folder of recordings; those below it count too")->required();
+  command
+      ->add_option("--hardware", options.hardware,
+                   "predict recordings from this hardware file instead of the profile that belongs to them")
+      ->type_name("FILE");
+  command->add_flag("--all", options.all, "list every row of tables of published figures");
   command->callback([&] { chosen = [&] { return validate(options); }; });
 }
 

@@ -28,8 +28,12 @@ int head_dim_of(TomlSection& section, const std::string& key, std::string_view p
 AttentionRates read_attention_rates(const TomlDocument& document, const std::string& table) {
   AttentionRates rates;
   TomlSection section(document, table);
-  if (!section.exists()) return rates;
-  if (section.has("half_length")) rates.half_length = static_cast<double>(section.integer("half_length", 0, 1 << 20));
+  if (section.keys().empty()) return rates;  // also where only [attention.CARD] is there
+  const auto length = [&](const char* key, double otherwise) {
+    return section.has(key) ? static_cast<double>(section.integer(key, 0, 1 << 20)) : otherwise;
+  };
+  rates.half_length = length("half_length", 0);
+  rates.backward_half_length = length("backward_half_length", rates.half_length);
   for (const std::string& key : section.keys()) {
     const int head_dim = head_dim_of(section, key, kForward);
     if (head_dim == 0) continue;

@@ -3,7 +3,8 @@
 //   forward_128 = "640 TFLOP/s"                  by head dimension; causal, FLOPs of half the square
 //   backward_128 = "480 TFLOP/s"
 //   deterministic_backward_128 = "450 TFLOP/s"   left out: as backward
-//   half_length = 340                            sequences of so many tokens run at half these rates
+//   half_length = 340                            sequences of so many tokens run at half these rates; left out: 0
+//   backward_half_length = 1000                  left out: as half_length
 #pragma once
 
 #include <string>

@@ -44,6 +44,7 @@ void read_gpu(const TomlDocument& document, Gpu& gpu) {
   efficiency("attention_forward_efficiency", gpu.attention_forward_efficiency);
   efficiency("attention_backward_efficiency", gpu.attention_backward_efficiency);
   efficiency("elementwise_efficiency", gpu.elementwise_efficiency);
+  if (section.has("fill")) gpu.fill_seconds = section.seconds("fill");
   gpu.launch_seconds = section.seconds("launch");
   if (section.has("copy_engines")) gpu.copy_engines = static_cast<int>(section.integer("copy_engines", 1, 64));
   if (section.has("is_host")) gpu.is_host = section.boolean("is_host");

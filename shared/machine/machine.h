@@ -84,11 +84,12 @@ struct AttentionRate {
   double forward = 0, backward = 0, deterministic_backward = 0;
 };
 
-/// What hardware and software files know of attention. A sequence of `half_length` tokens runs at half the rate: rate x
-/// length / (length + half_length), which meets what was measured on an H200 from 1024 to 32 768 tokens within 4 %.
+/// What hardware and software files know of attention. A sequence of so many tokens as the half length runs at half the
+/// rate: rate x length / (length + half length), which meets what was measured on an H200 (cuDNN from 1024 to 32 768
+/// tokens, PyTorch's flash kernel from 1024 to 8192) within 4 %.
 struct AttentionRates {
   std::vector<AttentionRate> by_head_dim;  // ascending; empty: the matmul rate times an efficiency
-  double half_length = 0;
+  double half_length = 0, backward_half_length = 0;
 };
 
 /// A kernel timed by name and bytes ("input norm", "swiglu"): elementwise kernels, by what they move.
@@ -120,6 +121,7 @@ struct Gpu {
   AttentionRates attention;             // instead of the efficiencies
   bool deterministic = true;            // which backward of `attention` runs (run.deterministic)
   double elementwise_efficiency = 0.8;  // of HBM bandwidth
+  double fill_seconds = 0;              // of the GPU, per kernel without a table: filling and draining it
   double launch_seconds = 0;            // of the launch thread, per kernel
   double op_launch_seconds = 0;         // of the launch thread, per op besides its kernels: waits, events
   double op_seconds = 0;                // of the GPU, per op besides its kernels

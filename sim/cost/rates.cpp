@@ -113,7 +113,9 @@ double attention_rate(const Gpu& gpu, const Kernel& kernel) {
                                   : gpu.deterministic                          ? rate.deterministic_backward
                                                                                : rate.backward;
   const double length = static_cast<double>(kernel.length);
-  return flops_per_second * length / (length + gpu.attention.half_length);
+  const bool forward = kernel.kind == KernelKind::attention_forward;
+  return flops_per_second * length /
+         (length + (forward ? gpu.attention.half_length : gpu.attention.backward_half_length));
 }
 
 KernelSeconds attention_seconds(const Gpu& gpu, const Kernel& kernel, double rate) {
@@ -177,7 +179,7 @@ KernelSeconds elementwise_seconds(const Gpu& gpu, const Kernel& kernel) {
   const double bytes = static_cast<double>(kernel.bytes);
   if (const KernelSeconds seconds = elementwise_by_table(gpu, kernel.name, bytes); seconds.burst > 0) return seconds;
   if (const KernelSeconds seconds = elementwise_by_table(gpu, "", bytes); seconds.burst > 0) return seconds;
-  const double seconds = bytes / (gpu.hbm_bytes_per_second * gpu.elementwise_efficiency);
+  const double seconds = gpu.fill_seconds + bytes / (gpu.hbm_bytes_per_second * gpu.elementwise_efficiency);
   return {seconds, seconds};
 }
 
@@ -193,7 +195,7 @@ KernelSeconds kernel_seconds(const Gpu& gpu, const Kernel& kernel) {
   // What was measured may have been served by caches.
   const bool measured = kernel.kind == KernelKind::matmul ? !gpu.matmuls.empty() : !gpu.attentions.empty();
   if (measured) return seconds;
-  return {std::max(seconds.burst, memory), std::max(seconds.sustained, memory)};
+  return {gpu.fill_seconds + std::max(seconds.burst, memory), gpu.fill_seconds + std::max(seconds.sustained, memory)};
 }
 
 double best_matmul_rate(const Gpu& gpu) {

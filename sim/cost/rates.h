@@ -18,7 +18,7 @@ struct KernelSeconds {
   double burst = 0, sustained = 0;
 };
 
-/// Without a table at least bytes / HBM bandwidth. Times are
+/// Without a table at least bytes / HBM bandwidth, and fill_seconds besides. Times are
 ///   matmul       the table's time: of the same shape (and name and result, if the table has them); else between the
 ///   two points that differ in one extent only
 ///                (linear in it); else the nearest point's, scaled by FLOPs. Without a table FLOPs / matmul rate.

@@ -104,6 +104,8 @@ int compare(const CompareOptions& options);
 
 struct ValidateOptions {
   std::filesystem::path folder;
+  std::filesystem::path hardware;  // instead of the recordings' profiles
+  bool all = false;                // every row of tables, not only their errors by system and machine
   bool json = false;
 };
 int validate(const ValidateOptions& options);

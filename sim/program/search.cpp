@@ -107,7 +107,7 @@ ordered_json search_json(const Found& found, const SearchResult& result, const S
   for (const Sensitivity& one : found.sensitivities)
     faster[one.part] = {{"factor", one.factor}, {"step_seconds", one.step_seconds}};
   const Prediction& prediction = found.prediction;
-  const double share = step_error_share(found.scenario.machine);
+  const ErrorRange error = step_error_range(found.scenario.machine);
   return {{"format", "penstock-search/1"},
           {"scenario", found.scenario.name},
           {"machine", found.scenario.machine.name},
@@ -117,11 +117,12 @@ ordered_json search_json(const Found& found, const SearchResult& result, const S
           {"micro_batch", found.scenario.micro_batch},
           {"choices", candidate_text(result.best.front().candidate)},
           {"policy", policy_text(found.scenario.policy)},
-          {"error_share", share},
+          {"error_share", step_error_share(error)},
+          {"error_range", error_json(error)},
           {"step_seconds", prediction.step_seconds},
-          {"step_seconds_range", range_json(step_range(prediction.step_seconds, share))},
+          {"step_seconds_range", range_json(step_range(prediction.step_seconds, error))},
           {"tokens_per_second", prediction.tokens_per_second},
-          {"tokens_per_second_range", range_json(rate_range(prediction.tokens_per_second, share))},
+          {"tokens_per_second_range", range_json(rate_range(prediction.tokens_per_second, error))},
           {"stall_seconds", prediction.stalls.total_seconds},
           {"bounds",
            {{"same_traffic_seconds", prediction.bounds.same_traffic_seconds},
@@ -268,12 +269,12 @@ int search_command(const SearchCommandOptions& command) {
   fmt::print("{}: {} on {}; schedule {}\n", scenario.name, found.schedule.model.name, scenario.machine.name,
              schedule_hash(found.schedule));
   fmt::print("{}\n", calibration_note(scenario.machine));
-  const double share = step_error_share(scenario.machine);
+  const ErrorRange error = step_error_range(scenario.machine);
   fmt::print("\nplan                {}\n", candidate_text(result.best.front().candidate));
   fmt::print("step                {}, {}\n", format_seconds(prediction.step_seconds),
-             step_range_text(prediction.step_seconds, share));
+             step_range_text(prediction.step_seconds, error));
   fmt::print("throughput          {:.1f} tokens/s, {} ({} tokens per step)\n", prediction.tokens_per_second,
-             rate_range_text(prediction.tokens_per_second, share), format_count(found.schedule.tokens_per_step()));
+             rate_range_text(prediction.tokens_per_second, error), format_count(found.schedule.tokens_per_step()));
   fmt::print("model FLOPs         {}\n", format_flops(prediction.model_flops / prediction.step_seconds));
   fmt::print("{}\n{}\n", why_text(found), presets_text(found, result.presets));
   if (options.front)

@@ -39,7 +39,9 @@ struct Verdict {
   std::string binding;         // what bounds the plan
   std::string simulated_only;  // why penstock-exec does not run it; empty: it does
 
-  double sure() const { return rate_range(tokens_per_second, kHardwareFileError).low; }
+  ErrorRange error;  // of the prediction, by the machine's file
+
+  double sure() const { return rate_range(tokens_per_second, error).low; }
 };
 
 class Shop {
@@ -60,7 +62,7 @@ class Shop {
     Scenario scenario = scenario_;
     scenario.machine = machine;
     scenario.micro_batch = middle_divisor(scenario.sequences);
-    Verdict verdict{name, price, false, 0, bound(scenario), {}, {}, {}, {}};
+    Verdict verdict{name, price, false, 0, bound(scenario), {}, {}, {}, {}, step_error_range(machine)};
     SearchOptions options;
     options.tolerance = 0.003;
     options.front = false;
@@ -276,7 +278,7 @@ int shop(const ShopOptions& options) {
     }
     fmt::print("{}", json_text({{"format", "penstock-shop/1"},
                                 {"model", options.model.stem().string()},
-                                {"error_share", kHardwareFileError},
+                                {"error_share", step_error_share(best.error)},
                                 {"choice", best.name},
                                 {"machines", machines},
                                 {"upgrades", upgrades}}));
@@ -288,9 +290,10 @@ int shop(const ShopOptions& options) {
   fmt::print("{}: {} for {} EUR\n  {}\n\n{}", options.budget ? "fastest for the money" : "cheapest that does it",
              best.name, euros(best.price), best.plan, next_text(next, best));
   fmt::print(
-      "\n\"at least\" is {:.0f} % less: so far off is a step predicted from a hardware file at most, over published "
-      "measurements.\n* assumed price; prices, their sources and dates are in {}.\n",
-      100 * kHardwareFileError, options.catalogue.string());
+      "\n\"at least\": so far below a prediction from this machine's file steps have been, over measurements that the "
+      "file "
+      "was not made from.\n* assumed price; prices, their sources and dates are in {}.\n",
+      options.catalogue.string());
   return kExitDone;
 }
 

@@ -54,7 +54,7 @@ ordered_json prediction_json(const Scenario& scenario, const Schedule& schedule,
     lanes.push_back({{"lane", schedule.lanes[i].name}, {"busy_seconds", prediction.lane_busy_seconds[i]}});
   for (const CriticalLane& lane : critical_lanes(schedule, prediction))
     critical.push_back({{"lane", lane.lane}, {"seconds", lane.seconds}, {"ops", lane.ops}});
-  const double share = step_error_share(scenario.machine);
+  const ErrorRange error = step_error_range(scenario.machine);
   return {{"format", "penstock-prediction/1"},
           {"scenario", scenario.name},
           {"machine", scenario.machine.name},
@@ -62,15 +62,16 @@ ordered_json prediction_json(const Scenario& scenario, const Schedule& schedule,
           {"policy", schedule.policy},
           {"parameters", scenario.model.parameters},
           {"schedule", schedule_hash(schedule)},
-          {"error_share", share},
+          {"error_share", step_error_share(error)},
+          {"error_range", error_json(error)},
           {"step_seconds", prediction.step_seconds},
-          {"step_seconds_range", range_json(step_range(prediction.step_seconds, share))},
+          {"step_seconds_range", range_json(step_range(prediction.step_seconds, error))},
           {"period_steps", prediction.period_steps},
           {"first_step_seconds", prediction.first_step_seconds},
           {"warmup_period_seconds", prediction.warmup_periods},
           {"tokens_per_step", schedule.tokens_per_step()},
           {"tokens_per_second", prediction.tokens_per_second},
-          {"tokens_per_second_range", range_json(rate_range(prediction.tokens_per_second, share))},
+          {"tokens_per_second_range", range_json(rate_range(prediction.tokens_per_second, error))},
           {"model_flops_per_step", prediction.model_flops},
           {"executed_flops_per_step", prediction.executed_flops},
           {"model_flops_per_second", prediction.model_flops / prediction.step_seconds},
@@ -94,14 +95,14 @@ std::string pattern_text(const Prediction& prediction) {
   return fmt::format(" (mean over a pattern of {} steps)", prediction.period_steps);
 }
 
-std::string step_text(const Schedule& schedule, const Prediction& prediction, double share) {
+std::string step_text(const Schedule& schedule, const Prediction& prediction, const ErrorRange& error) {
   const double step = prediction.step_seconds;
   const Bounds& bounds = prediction.bounds;
-  std::string text = fmt::format("step                {}, {}{}\n", format_seconds(step), step_range_text(step, share),
+  std::string text = fmt::format("step                {}, {}{}\n", format_seconds(step), step_range_text(step, error),
                                  pattern_text(prediction));
   text += fmt::format("first step          {}\n", format_seconds(prediction.first_step_seconds));
   text += fmt::format("throughput          {:.1f} tokens/s, {} ({} tokens per step)\n", prediction.tokens_per_second,
-                      rate_range_text(prediction.tokens_per_second, share), format_count(schedule.tokens_per_step()));
+                      rate_range_text(prediction.tokens_per_second, error), format_count(schedule.tokens_per_step()));
   text += fmt::format("model FLOPs         {} (forward and backward once; causal attention counted half)\n",
                       format_flops(prediction.model_flops / step));
   text +=
@@ -200,7 +201,7 @@ int simulate_command(const SimulateCommandOptions& options) {
              scenario.machine.name, schedule_hash(schedule));
   fmt::print("{}", planned);
   fmt::print("{}\n", calibration_note(scenario.machine));
-  fmt::print("\n{}\n{}\n{}", step_text(schedule, prediction, step_error_share(scenario.machine)),
+  fmt::print("\n{}\n{}\n{}", step_text(schedule, prediction, step_error_range(scenario.machine)),
              stalls_and_lanes_text(schedule, prediction), memory_text(memory, scenario.machine));
   if (!excess.empty()) fmt::print("\nDOES NOT FIT: {}\n", excess);
   if (!only.empty()) fmt::print("\nSimulated only: {}.\n", only);

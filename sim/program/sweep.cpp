@@ -65,8 +65,8 @@ struct Row {
   std::string problem;              // why there is no prediction; empty: there is
   bool fits = true;
   double step_seconds = 0, tokens_per_second = 0, model_flops_per_second = 0;
-  double error_share = 0;  // of the prediction
-  double busy = 0;         // share of the step in which compute is
+  ErrorRange error;  // of the prediction
+  double busy = 0;   // share of the step in which compute is
   std::string binding, plan;
   std::string simulated_only;  // why penstock-exec does not run it; empty: it does
   ArenaBytes arenas;
@@ -104,7 +104,7 @@ void predict(const Scenario& scenario, Row& row) {
   const Prediction prediction = simulate(schedule, scenario.machine, {64, false, false});
   row.step_seconds = prediction.step_seconds;
   row.tokens_per_second = prediction.tokens_per_second;
-  row.error_share = step_error_share(scenario.machine);
+  row.error = step_error_range(scenario.machine);
   row.model_flops_per_second = prediction.model_flops / prediction.step_seconds;
   for (std::size_t lane = 0; lane < schedule.lanes.size(); ++lane)
     if (schedule.lanes[lane].name == "compute") row.busy = prediction.lane_busy_seconds[lane] / prediction.step_seconds;
@@ -150,8 +150,8 @@ std::vector<std::string> cells(const Row& row, bool units) {
   };
   result.push_back(units ? format_seconds(row.step_seconds) : fmt::format("{:.9g}", row.step_seconds));
   result.push_back(units ? fmt::format("{:.1f}", row.tokens_per_second) : fmt::format("{:.9g}", row.tokens_per_second));
-  result.push_back(units ? rate_range_text(row.tokens_per_second, row.error_share)
-                         : fmt::format("{:.6g}", row.error_share));
+  result.push_back(units ? rate_range_text(row.tokens_per_second, row.error)
+                         : fmt::format("{:.6g}", step_error_share(row.error)));
   result.push_back(units ? format_flops(row.model_flops_per_second)
                          : fmt::format("{:.9g}", row.model_flops_per_second));
   result.push_back(units ? fmt::format("{:.1f} %", 100 * row.busy) : fmt::format("{:.6g}", row.busy));
@@ -212,10 +212,11 @@ ordered_json json(const std::vector<Axis>& axes, const std::vector<Row>& rows) {
       entry["problem"] = row.problem;
     } else {
       entry["step_seconds"] = row.step_seconds;
-      entry["error_share"] = row.error_share;
-      entry["step_seconds_range"] = range_json(step_range(row.step_seconds, row.error_share));
+      entry["error_share"] = step_error_share(row.error);
+      entry["error_range"] = error_json(row.error);
+      entry["step_seconds_range"] = range_json(step_range(row.step_seconds, row.error));
       entry["tokens_per_second"] = row.tokens_per_second;
-      entry["tokens_per_second_range"] = range_json(rate_range(row.tokens_per_second, row.error_share));
+      entry["tokens_per_second_range"] = range_json(rate_range(row.tokens_per_second, row.error));
       entry["model_flops_per_second"] = row.model_flops_per_second;
       entry["compute_busy_share"] = row.busy;
       entry["binding"] = row.binding;

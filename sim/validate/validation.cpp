@@ -15,8 +15,10 @@
 #include "shared/ir/memory.h"
 #include "shared/ir/schedule_json.h"
 #include "shared/units.h"
+#include "sim/planner/parallel.h"
 #include "sim/simulate.h"
 #include "sim/software/added_memory.h"
+#include "sim/validate/row_table.h"
 
 namespace penstock::sim {
 namespace {
@@ -74,9 +76,14 @@ std::vector<TierComparison> compare_peaks(const std::vector<TierMemory>& predict
   return tiers;
 }
 
-RecordedRow predict_recording(const fs::path& file, const std::string& name) {
+RecordedRow predict_recording(const fs::path& file, const std::string& name, const fs::path& hardware) {
   const Recording recording = read_recording(file);
-  const Scenario scenario = recorded_scenario(recording, file);
+  Scenario scenario = recorded_scenario(recording, file);
+  // The schedule is that of the machine that was measured.
+  if (!hardware.empty()) {
+    scenario.machine = read_hardware(hardware);
+    scenario.machine.gpu.deterministic = scenario.run.deterministic;
+  }
   const Schedule schedule = make_schedule(scenario.policy_input());
   const Prediction prediction = simulate(schedule, scenario.machine);
   RecordedRow row;
@@ -122,6 +129,11 @@ PublishedRow predict_published(const Scenario& scenario, const std::string& name
   row.machine = scenario.machine.name;
   row.model = scenario.model.config.name;
   row.policy = schedule.policy;
+  row.system = published.system.empty() ? schedule.policy : published.system;
+  row.calibrates = published.calibrates;
+  row.rates = scenario.machine.rates;
+  row.sequence_length = scenario.sequence_length;
+  row.step_range = step_range(prediction.step_seconds, step_error_range(scenario.machine));
   row.source = published.source;
   row.assumed = published.assumed;
   if (published.step_seconds > 0) {
@@ -139,6 +151,59 @@ PublishedRow predict_published(const Scenario& scenario, const std::string& name
                                       : excess_text(system_memory(software, scenario, prediction.memory));
   row.fits = row.excess.empty();
   return row;
+}
+
+std::vector<PublishedRow> predict_table(const fs::path& base, const std::string& name, const fs::path& csv) {
+  const std::vector<TableRow> table = read_row_table(csv);
+  std::vector<PublishedRow> rows(table.size());
+  const std::size_t threads = thread_count(0);
+  parallel_for(table.size(), threads, [&](std::size_t i, std::size_t) {
+    try {
+      rows[i] = predict_published(read_scenario(base, table[i].overrides), name + "/" + table[i].name);
+      rows[i].table = name;
+    } catch (const InputError& error) {
+      throw InputError(fmt::format("{}: row \"{}\": {}", csv.string(), table[i].name, error.what()));
+    }
+  });
+  return rows;
+}
+
+/// Kendall's tau within one workload.
+void count_order(const std::vector<const PublishedRow*>& workload, int& concordant, int& discordant) {
+  for (std::size_t i = 0; i < workload.size(); ++i)
+    for (std::size_t j = 0; j < i; ++j) {
+      const Pair &a = *workload[i]->step_seconds, &b = *workload[j]->step_seconds;
+      if (std::abs(a.measured - b.measured) <= kOrderNoise * std::min(a.measured, b.measured)) continue;
+      const double agrees = (a.predicted - b.predicted) * (a.measured - b.measured);
+      concordant += agrees > 0;
+      discordant += agrees < 0;
+    }
+}
+
+GroupErrors errors_of(const std::vector<const PublishedRow*>& rows) {
+  GroupErrors errors;
+  errors.system = rows.front()->system;
+  errors.machine = rows.front()->machine;
+  errors.rates = rows.front()->rates;
+  errors.rows = static_cast<int>(rows.size());
+  std::vector<double> sizes;
+  std::map<std::pair<std::string, std::int64_t>, std::vector<const PublishedRow*>> workloads;
+  for (const PublishedRow* row : rows) {
+    sizes.push_back(std::abs(row->signed_error));
+    errors.mean_signed += row->signed_error / errors.rows;
+    errors.mean += sizes.back() / errors.rows;
+    const double measured = row->step_seconds->measured;
+    errors.in_range += row->step_range.low <= measured && measured <= row->step_range.high;
+    workloads[{row->model, row->sequence_length}].push_back(row);
+  }
+  std::sort(sizes.begin(), sizes.end());
+  errors.ninth_decile = sizes[(9 * sizes.size() + 9) / 10 - 1];
+  errors.maximum = sizes.back();
+  int concordant = 0, discordant = 0;
+  for (const auto& [workload, members] : workloads) count_order(members, concordant, discordant);
+  errors.pairs = concordant + discordant;
+  if (errors.pairs > 0) errors.tau = static_cast<double>(concordant - discordant) / errors.pairs;
+  return errors;
 }
 
 /// Mean, median, maximum of |error|.
@@ -175,7 +240,8 @@ std::vector<fs::path> files_below(const fs::path& folder) {
 
 }  // namespace
 
-Rows validate_folder(const fs::path& folder, const std::function<void(const std::string&)>& progress) {
+Rows validate_folder(const fs::path& folder, const std::function<void(const std::string&)>& progress,
+                     const fs::path& hardware) {
   Rows rows;
   for (const fs::path& file : files_below(folder)) {
     const std::string name = fs::path(file).replace_extension().lexically_relative(folder).generic_string();
@@ -183,14 +249,19 @@ Rows validate_folder(const fs::path& folder, const std::function<void(const std:
     if (!scenario && format_of(file) == "penstock-profile/1") continue;
     if (progress) progress(name);
     if (!scenario) {
-      rows.recorded.push_back(predict_recording(file, name));
+      rows.recorded.push_back(predict_recording(file, name, hardware));
       continue;
     }
     const Scenario published = read_scenario(file);
     if (!published.published)
       throw InputError(
           fmt::format("{}: has no table [published], so there is nothing to hold a prediction against", file.string()));
-    rows.published.push_back(predict_published(published, name));
+    if (published.published->rows.empty()) {
+      rows.published.push_back(predict_published(published, name));
+      continue;
+    }
+    for (PublishedRow& row : predict_table(file, name, published.published->rows))
+      rows.published.push_back(std::move(row));
   }
   if (rows.recorded.empty() && rows.published.empty())
     throw InputError(
@@ -211,6 +282,16 @@ ErrorSummary stall_errors(const std::vector<RecordedRow>& rows) {
 ErrorSummary published_errors(const std::vector<PublishedRow>& rows) {
   return summary(
       rows, [](const PublishedRow& row) { return row.step_seconds ? std::optional(row.signed_error) : std::nullopt; });
+}
+
+std::vector<GroupErrors> group_errors(const std::vector<PublishedRow>& rows,
+                                      const std::function<bool(const PublishedRow&)>& wanted) {
+  std::map<std::pair<std::string, std::string>, std::vector<const PublishedRow*>> groups;
+  for (const PublishedRow& row : rows)
+    if (row.step_seconds && wanted(row)) groups[{row.system, row.machine}].push_back(&row);
+  std::vector<GroupErrors> result;
+  for (const auto& [group, members] : groups) result.push_back(errors_of(members));
+  return result;
 }
 
 RankCorrelation rank_correlation(const std::vector<RecordedRow>& rows) {

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "shared/compare/comparison.h"
+#include "shared/machine/machine.h"
+#include "sim/validate/error_bar.h"
 
 namespace penstock::sim {
 
@@ -35,6 +37,12 @@ struct RecordedRow {
 struct PublishedRow {
   std::string scenario;
   std::string machine, model, policy, source, assumed;
+  std::string system;       // whose program ran; the policy's name where nothing else is said
+  std::string table;        // base scenario of the table that it is a row of; empty: a scenario of its own
+  bool calibrates = false;  // a file that it is predicted from was made from it
+  RateClass rates = RateClass::convention;  // of the hardware file
+  std::int64_t sequence_length = 0;
+  Range step_range;                  // that is printed beside the prediction
   std::optional<Pair> step_seconds;  // measured = published
   double signed_error = 0;
   std::optional<Pair> hbm_bytes;
@@ -48,10 +56,13 @@ struct Rows {
   std::vector<PublishedRow> published;
 };
 
-/// All of a folder, subfolders included, sorted by path. `progress` hears the name of each before it is simulated.
+/// All of a folder, subfolders included, sorted by path; of a scenario with [published] rows every row of that table.
+/// `hardware`, if not empty, takes the place of the profiles of recordings. `progress` hears the name of each file
+/// before it is simulated.
 /// Throws InputError: no such folder, nothing in it, a file that is neither recording, profile nor scenario with
 /// [published], or a recording that cannot be predicted (another model, a missing profile).
-Rows validate_folder(const std::filesystem::path& folder, const std::function<void(const std::string&)>& progress);
+Rows validate_folder(const std::filesystem::path& folder, const std::function<void(const std::string&)>& progress,
+                     const std::filesystem::path& hardware = {});
 
 struct ErrorSummary {
   double mean = 0, median = 0, maximum = 0;
@@ -61,6 +72,23 @@ ErrorSummary step_errors(const std::vector<RecordedRow>& rows);
 ErrorSummary stall_errors(const std::vector<RecordedRow>& rows);
 /// Of the rows with a published step time; the caller leaves out what it does not want.
 ErrorSummary published_errors(const std::vector<PublishedRow>& rows);
+
+/// Rows with a published step of one system on one machine.
+struct GroupErrors {
+  std::string system, machine;
+  RateClass rates = RateClass::convention;
+  int rows = 0;
+  double mean_signed = 0, mean = 0, ninth_decile = 0, maximum = 0;  // of |error|: nine tenths are no larger
+  int in_range = 0;                                                 // measured steps inside the printed range
+  double tau =
+      1;          // order of the steps within a workload (machine, model, length), mean over workloads weighed by pairs
+  int pairs = 0;  // whose measured steps differ by more than kOrderNoise
+};
+/// By system and machine, in order; `wanted` picks the rows.
+std::vector<GroupErrors> group_errors(const std::vector<PublishedRow>& rows,
+                                      const std::function<bool(const PublishedRow&)>& wanted);
+/// The same configuration measured twice differs by 1.5 % (four pairs of ml_dataflow's rows on an H200).
+inline constexpr double kOrderNoise = 0.015;
 
 /// Does the prediction put policies in the order that was measured? Kendall's tau, (concordant - discordant) / pairs,
 /// over pairs of one workload (model, sequence length, sequences per step) whose measured steps differ by more than the

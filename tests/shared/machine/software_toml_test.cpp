@@ -91,5 +91,28 @@ TEST_F(SoftwareFile, ErrorsNameFileLineAndKey) {
   EXPECT_NE(error_of("[dram]\ncapacity = \"1 GiB\"\n").find("dram"), std::string::npos);
 }
 
+// The table of the card before the one for any; without either the card's own.
+TEST_F(SoftwareFile, AttentionGoesByTheCard) {
+  const std::string text =
+      "[attention]\nforward_128 = \"1 TFLOP/s\"\nbackward_128 = \"2 TFLOP/s\"\n"
+      "[attention.\"Card A\"]\nforward_64 = \"3 TFLOP/s\"\nbackward_64 = \"4 TFLOP/s\"\n"
+      "deterministic_backward_64 = \"5 TFLOP/s\"\nhalf_length = 7\n";
+  Machine machine = round_machine();
+  machine.gpu.name = "Card A";
+  const AttentionRates on_a = applied(text, machine).gpu.attention;
+  ASSERT_EQ(on_a.by_head_dim.size(), 1u);
+  EXPECT_EQ(on_a.by_head_dim[0].head_dim, 64);
+  EXPECT_EQ(on_a.by_head_dim[0].deterministic_backward, 5e12);
+  EXPECT_EQ(on_a.backward_half_length, 7);
+  machine.gpu.name = "Card B";
+  const AttentionRates on_b = applied(text, machine).gpu.attention;
+  ASSERT_EQ(on_b.by_head_dim.size(), 1u);
+  EXPECT_EQ(on_b.by_head_dim[0].deterministic_backward, 2e12);
+  EXPECT_TRUE(applied("[attention.\"Card A\"]\nforward_64 = \"3 TFLOP/s\"\nbackward_64 = \"4 TFLOP/s\"\n", machine)
+                  .gpu.attention.by_head_dim.empty());
+  EXPECT_MENTIONS(error_of("[attention]\nforward_128 = \"1 TFLOP/s\"\n"), "backward_128");
+  EXPECT_MENTIONS(error_of("[attention]\nforward_x = \"1 TFLOP/s\"\n"), "head dimension");
+}
+
 }  // namespace
 }  // namespace penstock

@@ -280,5 +280,38 @@ TEST(HostPasses, NoFixedPartIsNegative) {
   EXPECT_EQ(sum.fixed_seconds, 0);
 }
 
+// Two head dimensions at 4 and 8 GFLOP/s forward; a sequence as long as the half length runs at half the rate.
+TEST(Attention, GoesByHeadDimensionLengthAndWhetherItIsDeterministic) {
+  Gpu gpu = plain_gpu();
+  gpu.attention.by_head_dim = {{64, 4e9, 2e9, 1e9}, {128, 8e9, 5e9, 2.5e9}};
+  gpu.attention.half_length = 100;
+  gpu.attention.backward_half_length = 300;
+  Kernel kernel;
+  kernel.kind = KernelKind::attention_forward;
+  kernel.head_dim = 64;
+  kernel.length = 100;
+  kernel.flops = 1e9;
+  EXPECT_DOUBLE_EQ(burst(gpu, kernel), 0.5);  // 1 GFLOP at half of 4
+  kernel.head_dim = 96;                       // nearer to 128 by ratio
+  EXPECT_DOUBLE_EQ(burst(gpu, kernel), 0.25);
+  kernel.kind = KernelKind::attention_backward;
+  EXPECT_DOUBLE_EQ(burst(gpu, kernel), 1.6);  // a quarter of 2.5
+  gpu.deterministic = false;
+  EXPECT_DOUBLE_EQ(burst(gpu, kernel), 0.8);
+}
+
+// 1e7 FLOPs at 1e9 per second, and 2 ms to fill and drain; 4e6 bytes at 0.8e12 per second likewise.
+TEST(Fill, IsPaidByEveryKernelWithoutATable) {
+  Gpu gpu = plain_gpu();
+  gpu.fill_seconds = 0.002;
+  EXPECT_DOUBLE_EQ(burst(gpu, matmul(100, 50, 1000)), 0.012);
+  Kernel kernel;
+  kernel.kind = KernelKind::elementwise;
+  kernel.bytes = 4'000'000;
+  EXPECT_DOUBLE_EQ(burst(gpu, kernel), 0.002 + 5e-6);
+  gpu.matmuls = {{100, 50, 1000, false, 0.01}};
+  EXPECT_DOUBLE_EQ(burst(gpu, matmul(100, 50, 1000)), 0.01);
+}
+
 }  // namespace
 }  // namespace penstock::sim
