@@ -176,7 +176,8 @@ void check_output_file(const fs::path& given) {
   const fs::path path = output_place(given);
   fs::path temporary;
   const Descriptor probe(make_temporary(path, temporary));
-  if (probe.get() < 0) refuse_output(given, fmt::format("the folder {}: {}", folder_of(path).string(), reason(errno)));
+  if (probe.get() < 0)
+    refuse_output(given, fmt::format("the folder {} takes no new file: {}", folder_of(path).string(), reason(errno)));
   ::unlink(temporary.c_str());
 }
 

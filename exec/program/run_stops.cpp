@@ -4,12 +4,17 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cstdlib>
 
+#include "shared/error.h"
 #include "shared/standard_streams.h"
 #include "shared/units.h"
 
 namespace penstock::exec {
 namespace {
+
+constexpr std::chrono::seconds kPatience{1};
 
 /// "step 12", "steps 12 to 13"
 std::string steps_text(std::int64_t first, std::int64_t last) {
@@ -22,7 +27,8 @@ std::string waiting_text(const StopState& state) {
                          ? std::string("the outstanding updates are")
                          : steps_text(state.done + 1, state.last) + (state.done + 1 == state.last ? " is" : " are");
   text += " finished first";
-  if (state.seconds_left >= 0) return text + ", in about " + format_seconds(state.seconds_left);
+  if (state.seconds_left == 0) return text + ", which takes longer than was to be expected";
+  if (state.seconds_left > 0) return text + ", in about " + format_seconds(state.seconds_left);
   return text + "; how long that takes is not known yet";
 }
 
@@ -54,13 +60,37 @@ RunStops::RunStops(const std::filesystem::path& save, const RunSetup& setup, con
       progress_(progress),
       signals_([this](int wishes, std::string_view cause) { heard(wishes, cause); }) {}
 
+RunStops::~RunStops() {
+  const std::lock_guard lock(mutex_);
+  has_ended_ = true;
+  changed_.notify_all();
+}
+
+void RunStops::writing() {
+  const std::lock_guard lock(mutex_);
+  is_writing_ = true;
+  changed_.notify_all();
+}
+
 void RunStops::heard(int wishes, std::string_view cause) {
-  StopState state{wishes, cause, setup_.steps_before, progress_.done(), 0, -1, save_, is_writing_};
+  StopState state{wishes, cause, setup_.steps_before, progress_.done(), 0, -1, save_, false};
+  {
+    const std::lock_guard lock(mutex_);
+    state.is_writing = is_writing_;
+  }
   state.last = state.before + control_.stop();
   state.seconds_left = seconds_left(state.last - state.done);
   const std::string text = stop_text(state);
-  if (wishes >= 3 && !state.is_writing) return control_.abort(text);
+  if (wishes >= 3 && !state.is_writing) return end_at_once(text);
   tell(fmt::format("{}penstock-exec: {}\n", ::isatty(STDERR_FILENO) == 1 ? "\r\033[K" : "", text));
+}
+
+void RunStops::end_at_once(const std::string& why) {
+  control_.abort(why);
+  std::unique_lock lock(mutex_);
+  if (changed_.wait_for(lock, kPatience, [this] { return is_writing_ || has_ended_; })) return;
+  tell(fmt::format("penstock-exec: {}\n", why));
+  std::_Exit(kExitFailed);  // no file is open to be written, and the states are lost either way
 }
 
 double RunStops::seconds_left(std::int64_t steps) const {

@@ -2,13 +2,15 @@
 // at once would lose is said before it is done.
 //   first wish   the steps that have begun are the last ones; says what is finished and for how long
 //   second       says what would be lost
-//   third        ends the run at once: its states are of no step, nothing is saved
+//   third        ends the run at once: its states are of no step, nothing is saved. An op that does not end within a
+//                second, as an op of minutes, ends with the process.
 // While files are written nothing ends that.
 #pragma once
 
-#include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <filesystem>
+#include <mutex>
 #include <string>
 #include <string_view>
 
@@ -26,7 +28,7 @@ struct StopState {
   std::int64_t before = 0;     // steps behind the run's first one
   std::int64_t done = 0;       // the last step that ended
   std::int64_t last = 0;       // the last one that is to end
-  double seconds_left = -1;    // until then; negative: not known
+  double seconds_left = -1;    // until then; 0: more than expected has passed; negative: not known
   std::filesystem::path save;  // empty: none
   bool is_writing = false;     // no step runs any more
 };
@@ -37,20 +39,25 @@ class RunStops {
   /// Hears signals as long as it lives. All three must outlive it.
   RunStops(const std::filesystem::path& save, const RunSetup& setup, const Progress& progress);
 
+  ~RunStops();
+
   RunControl& control() { return control_; }
   /// The last step is over, files are written now.
-  void writing() { is_writing_ = true; }
+  void writing();
 
  private:
   void heard(int wishes, std::string_view cause);
+  void end_at_once(const std::string& why);
   double seconds_left(std::int64_t steps) const;
 
   const std::filesystem::path& save_;
   const RunSetup& setup_;
   const Progress& progress_;
   RunControl control_;
-  std::atomic<bool> is_writing_{false};
-  StopSignals signals_;  // last: it calls `heard`
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool is_writing_ = false, has_ended_ = false;  // guarded by mutex_
+  StopSignals signals_;                          // last: it calls `heard`
 };
 
 }  // namespace penstock::exec

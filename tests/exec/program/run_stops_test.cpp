@@ -16,6 +16,9 @@ TEST(StopText, SaysWhatIsWaitedForAndForHowLong) {
   EXPECT_EQ(stop_text(state),
             "Ctrl-C: steps 112 to 113 are finished first; how long that takes is not known yet; then the run ends. "
             "Once more says what ending at once would lose");
+  state.seconds_left = 0;
+  EXPECT_NE(stop_text(state).find("finished first, which takes longer than was to be expected; then"),
+            std::string::npos);
   state.done = 113;
   state.seconds_left = 0.5;
   EXPECT_EQ(stop_text(state).substr(0, 67), "Ctrl-C: the outstanding updates are finished first, in about 500 ms");

@@ -81,6 +81,19 @@ TEST_F(SignalsTest, AThirdWishEndsAtOnceAndLeavesTheCheckpointOfBefore) {
   EXPECT_EQ(saved_step(), 1);
 }
 
+TEST_F(SignalsTest, AThirdWishDoesNotWaitForAnOpThatDoesNotEnd) {
+  ChildProcess run = start();
+  run.out_until("\nstep     1");
+  run.wait_until_out_is_full(80);
+  run.err_until("finished first", SIGINT);
+  run.err_until("Ctrl-C again", SIGINT);
+  ChildProcess::pause();
+  run.send(SIGINT);
+  run.err_until("Ctrl-C for the third time");  // while a lane still stands in its write
+  EXPECT_EQ(run.finish(), 1);
+  EXPECT_FALSE(fs::exists(folder_.path() / "c/run.json"));
+}
+
 TEST_F(SignalsTest, AReaderThatHasGoneIsAWishToEnd) {
   ChildProcess run = start();
   run.out_until("\nstep     1");
