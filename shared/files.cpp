@@ -55,6 +55,7 @@ class Descriptor {
   Descriptor(const Descriptor&) = delete;
   Descriptor& operator=(const Descriptor&) = delete;
   int get() const { return fd_; }
+  int release() { return std::exchange(fd_, -1); }
 
  private:
   int fd_;
@@ -148,27 +149,43 @@ fs::path follow_links(const fs::path& path) {
   return end;
 }
 
-std::string read_text_file(const fs::path& path, std::int64_t max_bytes) {
+InputFile::InputFile(const fs::path& path, std::int64_t max_bytes) : path_(path) {
   // Not blocking: a pipe without a writer would hang the open, before anyone can say that it is not a regular file.
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.get() < 0) throw InputError(fmt::format("{}: cannot be read: {}", path.string(), why_not_read(path, errno)));
   struct stat status {};
   if (::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode))
     throw InputError(fmt::format("{}: is not a regular file{}", path.string(),
                                  S_ISDIR(status.st_mode) ? " but a folder; name a file in it" : "; name one"));
-  if (status.st_size > max_bytes)
+  size_ = static_cast<std::int64_t>(status.st_size);
+  if (size_ > max_bytes)
     throw InputError(fmt::format("{}: {} bytes, more than the {} that such a file may have; was another file meant?",
-                                 path.string(), static_cast<std::int64_t>(status.st_size), max_bytes));
-  std::string text(static_cast<std::size_t>(status.st_size), '\0');
+                                 path.string(), size_, max_bytes));
+  descriptor_ = file.release();
+}
+
+InputFile::~InputFile() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+std::size_t InputFile::read(std::span<char> into) {
   std::size_t done = 0;
-  while (done < text.size()) {
-    const ssize_t got = ::read(file.get(), text.data() + done, text.size() - done);
+  const auto wanted = std::min(into.size(), static_cast<std::size_t>(size_ - position_));
+  while (done < wanted) {
+    const ssize_t got = ::read(descriptor_, into.data() + done, wanted - done);
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) throw InputError(fmt::format("{}: cannot be read: {}", path.string(), std::strerror(errno)));
+    if (got < 0) throw InputError(fmt::format("{}: cannot be read: {}", path_.string(), std::strerror(errno)));
     if (got == 0) break;
     done += static_cast<std::size_t>(got);
   }
-  text.resize(done);
+  position_ += static_cast<std::int64_t>(done);
+  return done;
+}
+
+std::string read_text_file(const fs::path& path, std::int64_t max_bytes) {
+  InputFile file(path, max_bytes);
+  std::string text(static_cast<std::size_t>(file.size()), '\0');
+  text.resize(file.read(text));
   return text;
 }
 

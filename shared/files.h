@@ -3,12 +3,33 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <string_view>
 
 namespace penstock {
 
-/// Throws InputError if the file is missing, not a regular file, unreadable, or larger than `max_bytes`.
+/// A regular file that is read from its beginning.
+class InputFile {
+ public:
+  /// Throws InputError if the file is missing, not a regular file, unreadable, or larger than `max_bytes`.
+  InputFile(const std::filesystem::path& path, std::int64_t max_bytes);
+  ~InputFile();
+  InputFile(const InputFile&) = delete;
+  InputFile& operator=(const InputFile&) = delete;
+
+  /// When it was opened.
+  std::int64_t size() const { return size_; }
+  /// Fills `into` as far as the file goes, and no further than its size. Returns the bytes read; 0 at its end.
+  std::size_t read(std::span<char> into);
+
+ private:
+  std::filesystem::path path_;
+  int descriptor_ = -1;
+  std::int64_t size_ = 0, position_ = 0;
+};
+
+/// The whole of an InputFile.
 std::string read_text_file(const std::filesystem::path& path, std::int64_t max_bytes);
 
 /// For messages: the system's `reason` (errno) for not opening `path`, and what would be right where that can be told.

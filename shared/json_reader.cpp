@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "shared/error.h"
-#include "shared/files.h"
+#include "shared/json_input.h"
 #include "shared/nearest_name.h"
 
 namespace penstock {
@@ -16,106 +16,39 @@ using nlohmann::json;
 
 namespace {
 
-/// Values are walked recursively (dump, copy), so that bottomless nesting would exhaust the stack. Our own files nest
-/// less than ten deep.
-constexpr int kMaxDepth = 100;
+/// Of a file that is read as a whole: the header of a checkpoint of 100 000 tensors has as many. A tree takes about 60
+/// bytes for each.
+constexpr std::size_t kMostValues = 2'000'000;
 
-bool nests_too_deep(const std::string& text) {
-  int depth = 0;
-  bool in_string = false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (in_string) {
-      if (c == '\\') ++i;
-      if (c == '"') in_string = false;
-    } else if (c == '"') {
-      in_string = true;
-    } else if (c == '[' || c == '{') {
-      if (++depth > kMaxDepth) return true;
-    } else if (c == ']' || c == '}') {
-      --depth;
-    }
-  }
-  return false;
-}
+class TreeReader : public JsonEvents<TreeReader> {
+ public:
+  explicit TreeReader(JsonInput& input) : JsonEvents(input), tree_(input, kMostValues) {}
 
-/// Finds a key that stands twice in one object, of which the parser would silently take the last.
-struct KeyWatch {
-  bool see(json::parse_event_t event, const json& parsed) {
-    if (event == json::parse_event_t::object_start) keys.emplace_back();
-    if (event == json::parse_event_t::object_end) keys.pop_back();
-    if (event == json::parse_event_t::key && repeated.empty()) {
-      const auto& key = parsed.get_ref<const std::string&>();
-      if (!keys.back().insert(key).second) repeated = key;
-    }
-    return true;
+  template <typename Value>
+  void on_scalar(Value value) {
+    tree_.value(value);
   }
-  std::vector<std::set<std::string>> keys;  // of the objects that are open
-  std::string repeated;
+  void on_open(bool is_list) { tree_.open(is_list ? json::array() : json::object()); }
+  void on_key(const std::string& name) { tree_.key(name); }
+  void on_close() { tree_.close(); }
+  json take() { return tree_.take(); }
+
+ private:
+  JsonTree tree_;
 };
 
-std::string repeated_key(const std::string& text) {
-  KeyWatch watch;
-  [[maybe_unused]] const json parsed_again =
-      json::parse(text, [&](int, json::parse_event_t event, json& parsed) { return watch.see(event, parsed); });
-  return watch.repeated;
-}
-
-/// Outside strings: one for each key.
-std::size_t colons(const std::string& text) {
-  std::size_t count = 0;
-  bool in_string = false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (in_string && text[i] == '\\')
-      ++i;
-    else if (text[i] == '"')
-      in_string = !in_string;
-    else if (!in_string && text[i] == ':')
-      ++count;
-  }
-  return count;
-}
-
-/// Keys of all objects in it. Fewer than colons in the text: some stand twice. (Watching the parser for them takes six
-/// times as long as parsing.)
-std::size_t entries(const json& value) {
-  if (!value.is_structured()) return 0;
-  std::size_t count = value.is_object() ? value.size() : 0;
-  for (const json& element : value) count += entries(element);
-  return count;
+json read_tree(JsonInput&& input) {
+  TreeReader reader(input);
+  parse_events(input, reader);
+  return reader.take();
 }
 
 }  // namespace
 
-json parse_json(const std::string& text, const std::string& place) {
-  if (nests_too_deep(text))
-    throw InputError(fmt::format("{}: nests more than {} deep; no JSON file read here does", place, kMaxDepth));
-  // The parser takes a zero byte for the end of the text.
-  if (const auto zero = text.find('\0'); zero != std::string::npos)
-    throw InputError(
-        fmt::format("{}: is not JSON: byte {} is zero; the file is damaged or of another kind: take another copy, or "
-                    "the right file",
-                    place, zero));
-  try {
-    json value = json::parse(text);
-    if (colons(text) != entries(value))
-      throw InputError(fmt::format("{}: the key \"{}\" stands twice in one object; leave one of the two", place,
-                                   repeated_key(text).substr(0, 60)));
-    return value;
-  } catch (const json::exception& error) {
-    // The library's text has line and column behind its own tag "[json.exception.…] ".
-    std::string_view what = error.what();
-    if (const auto tag = what.find("] "); tag != std::string_view::npos) what.remove_prefix(tag + 2);
-    const auto start = text.find_first_not_of("\xef\xbb\xbf \t\r\n");
-    const bool begins = start != std::string::npos && (text[start] == '{' || text[start] == '[');
-    throw InputError(fmt::format("{}: is not JSON: {}; {}", place, what.substr(0, 300),
-                                 begins ? "mend it there, or have the file written anew"
-                                        : "a JSON file begins with {: was another file meant?"));
-  }
-}
+json parse_json(const std::string& text, const std::string& place) { return read_tree(JsonInput(text, place)); }
 
 json read_json_file(const std::filesystem::path& path, std::int64_t max_bytes) {
-  return parse_json(read_text_file(path, max_bytes), path.string());
+  return read_tree(JsonInput(path, max_bytes));
 }
 
 std::string shown(const json& value) {

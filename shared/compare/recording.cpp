@@ -15,6 +15,7 @@
 #include "shared/ir/schedule_json.h"
 #include "shared/ir/schedule_names.h"
 #include "shared/json_reader.h"
+#include "shared/json_rows.h"
 #include "shared/scenario/policy_toml.h"
 #include "shared/toml_reader.h"
 
@@ -29,7 +30,7 @@ constexpr std::string_view kFormats[] = {"penstock-recording/1"};
 constexpr std::int64_t kMaxBytes = 64 << 20;
 constexpr std::size_t kMaxOps = 10'000'000;
 constexpr double kMaxSeconds = 1e9;
-constexpr double kMaxOpNanoseconds = 1e15;  // of one op; as seconds and back they stay the same
+constexpr std::int64_t kMaxOpNanoseconds = 1'000'000'000'000'000;  // of one op; as seconds and back they stay the same
 
 std::string now_utc() {
   const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
@@ -91,19 +92,22 @@ std::vector<TierPeak> read_peaks(JsonObject object) {
   return peaks;
 }
 
-std::vector<double> read_nanoseconds(JsonObject& object, const char* key) {
-  const json& list = object.array(key);
-  if (list.size() > kMaxOps) object.fail(key, fmt::format("{} ops, more than any schedule has", list.size()));
-  std::vector<double> seconds;
-  seconds.reserve(list.size());
-  for (const json& value : list) {
-    if (!value.is_number_integer() || value.get<double>() < 0 || value.get<double>() > kMaxOpNanoseconds)
-      object.fail(key,
-                  fmt::format("expected whole nanoseconds up to {:.0f}, found {}", kMaxOpNanoseconds, shown(value)));
-    seconds.push_back(value.get<double>() * 1e-9);
+/// The one long list of a recording.
+struct Nanoseconds {
+  explicit Nanoseconds(JsonInput& input) : room(input) {}
+
+  void add(JsonValue value, const std::string& place) {
+    const auto whole = value.integer(0, kMaxOpNanoseconds);
+    if (!whole)
+      throw InputError(fmt::format("{}.op_nanoseconds: expected whole nanoseconds up to {}, found {}", place,
+                                   kMaxOpNanoseconds, shown(value.tree())));
+    room.make(seconds);
+    seconds.push_back(static_cast<double>(*whole) * 1e-9);
   }
-  return seconds;
-}
+
+  JsonRoom room;
+  std::vector<double> seconds;
+};
 
 std::vector<std::string> read_texts(JsonObject& object, const char* key) {
   std::vector<std::string> texts;
@@ -194,7 +198,11 @@ Recording make_recording(const Scenario& scenario, const std::vector<std::string
 }
 
 Recording read_recording(const fs::path& file) {
-  const json text = read_json_file(file, kMaxBytes);
+  JsonInput input(file, kMaxBytes);
+  Nanoseconds ops(input);
+  const JsonList lists[] = {
+      {"op_nanoseconds", kMaxOps, [&](JsonValue value, std::size_t) { ops.add(value, input.place()); }}};
+  const json text = read_json_rows(input, lists);
   JsonObject object(text, file.string());
   object.choice("format", kFormats);
   Recording recording;
@@ -215,8 +223,9 @@ Recording read_recording(const fs::path& file) {
     recording.stall_by_cause[i] = causes.number(stall_cause_name(static_cast<StallCause>(i)), 0, kMaxSeconds);
   causes.finish();
   recording.peaks = read_peaks(object.object("peak_bytes"));
-  recording.op_seconds = read_nanoseconds(object, "op_nanoseconds");
+  object.array("op_nanoseconds");
   object.finish();
+  recording.op_seconds = std::move(ops.seconds);
   return recording;
 }
 

@@ -175,6 +175,7 @@ class RaceCheck {
 
   void report(std::size_t lane, Count place, bool first_writes, int step, const Op& op, bool second_writes,
               std::uint32_t segment) {
+    if (faults_.full()) return;
     const Op& first = schedule_.ops[static_cast<std::size_t>(clocks_.op_at(lane, place))];
     const int distance = step - clocks_.step_at(lane, place);
     const std::tuple key{first.id, op.id, distance};

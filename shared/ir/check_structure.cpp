@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string_view>
+#include <tuple>
 #include <unordered_set>
 
 #include "shared/ir/check_passes.h"
@@ -25,6 +26,7 @@ class StructureCheck {
       const std::string who = fmt::format("initial[{}]", i);
       access(schedule_.initial[i], -1, [&] { return who; });
     }
+    if (sound_) initial_apart();
     for (std::size_t i = 0; i < schedule_.ops.size(); ++i) op(i);
     for (std::size_t i = 0; i < schedule_.edges.size(); ++i) edge(i);
   }
@@ -32,6 +34,8 @@ class StructureCheck {
  private:
   template <typename... Args>
   void fault(int op, fmt::format_string<Args...> format, Args&&... args) {
+    sound_ = false;
+    if (faults_.full()) return;
     faults_.add(FaultKind::malformed, op, -1, fmt::format(format, std::forward<Args>(args)...));
   }
 
@@ -113,6 +117,35 @@ class StructureCheck {
             value_label(value), schedule_.model.decoder_layers, schedule_.micro_batches);
   }
 
+  /// What lies somewhere at the beginning is said once: entries that are equal, or within another, would be loaded one
+  /// over the other.
+  void initial_apart() {
+    struct Range {
+      int tier;
+      std::int64_t begin, end;
+      std::size_t index;
+    };
+    std::vector<Range> ranges;
+    ranges.reserve(schedule_.initial.size());
+    for (const Access& access : schedule_.initial) {
+      const Buffer& buffer = schedule_.buffers[static_cast<std::size_t>(access.buffer)];
+      const std::int64_t begin = buffer.offset_bytes + access.offset_bytes;
+      ranges.push_back({buffer.tier, begin, begin + access.bytes, ranges.size()});
+    }
+    std::sort(ranges.begin(), ranges.end(), [](const Range& a, const Range& b) {
+      return std::tie(a.tier, a.begin, a.index) < std::tie(b.tier, b.begin, b.index);
+    });
+    for (std::size_t i = 1; i < ranges.size(); ++i) {
+      const Range &before = ranges[i - 1], &now = ranges[i];
+      if (before.tier != now.tier || before.end <= now.begin) continue;
+      const Access &first = schedule_.initial[before.index], &second = schedule_.initial[now.index];
+      fault(-1, "initial[{}] puts {} into {}, where initial[{}] puts {}: what lies there at the beginning is said once",
+            now.index, value_label(second.value), range_title(schedule_, second), before.index,
+            value_label(first.value));
+      if (faults_.full()) return;
+    }
+  }
+
   void op(std::size_t index) {
     const Op& op = schedule_.ops[index];
     if (op.id != static_cast<int>(index)) {
@@ -160,6 +193,7 @@ class StructureCheck {
 
   const Schedule& schedule_;
   FaultList& faults_;
+  bool sound_ = true;  // so far, but for capacities
 };
 
 }  // namespace

@@ -67,6 +67,8 @@ class ValueCheck {
       found_.emplace(key, Fault{kind, first, second, std::move(text)});
   }
   static constexpr std::size_t kKept = 1'000;
+  /// Whether a fault there would be kept: else it need not be put into words.
+  bool wanted(Key key) const { return found_.size() < kKept || found_.contains(key); }
 
   // --- one op
 
@@ -129,16 +131,17 @@ class ValueCheck {
   void wrong_value(const Op& op, std::size_t index, std::uint32_t segment) {
     const Access& access = op.reads[index];
     const Held& held = held_[segment];
-    const std::string wanted =
-        fmt::format("{} reads {} in {}", op_title(op), value_label(access.value), range_title(schedule_, access));
     const Key key{static_cast<std::size_t>(op.id), index};
+    if (!wanted(key)) return;
+    const std::string reads =
+        fmt::format("{} reads {} in {}", op_title(op), value_label(access.value), range_title(schedule_, access));
     if (held.value.tensor == TensorKind::workspace && held.writer < 0) {
       report(key, FaultKind::wrong_value, -1, op.id,
-             wanted + ", but nothing was put there before: it is neither initial nor written");
+             reads + ", but nothing was put there before: it is neither initial nor written");
       return;
     }
     const std::int64_t at = segments_.start(segment) - tier_address(schedule_, access) + access.offset_bytes;
-    std::string text = fmt::format("{}, but finds {} at bytes [{}, {}), {}", wanted, found_label(held), at,
+    std::string text = fmt::format("{}, but finds {} at bytes [{}, {}), {}", reads, found_label(held), at,
                                    at + segments_.bytes(segment), writer_text(held));
     text += advice(access, held);
     report(key, FaultKind::wrong_value, held.writer, op.id, std::move(text));
@@ -230,14 +233,27 @@ class ValueCheck {
   }
 
   /// The op behind `op` that computes or accumulates the contribution, if there is one.
-  const Op* contribution_after(const Op& op, int layer, int micro_batch) const {
-    for (std::size_t i = static_cast<std::size_t>(op.id) + 1; i < schedule_.ops.size(); ++i) {
-      const Op& other = schedule_.ops[i];
-      if (other.layer != layer || other.micro_batch != micro_batch) continue;
-      for (const Access& write : other.writes)
-        if (write.value.tensor == TensorKind::gradient_sum) return &other;
+  const Op* contribution_after(const Op& op, int layer, int micro_batch) {
+    if (contributions_to_.empty())
+      for (const Op& other : schedule_.ops)
+        for (const Access& write : other.writes)
+          if (write.value.tensor == TensorKind::gradient_sum)
+            contributions_to_[{other.layer, other.micro_batch}].push_back(other.id);
+    const auto found = contributions_to_.find({layer, micro_batch});
+    if (found == contributions_to_.end()) return nullptr;
+    const auto next = std::upper_bound(found->second.begin(), found->second.end(), op.id);
+    return next == found->second.end() ? nullptr : &schedule_.ops[static_cast<std::size_t>(*next)];
+  }
+
+  /// The last op that updates the layer; -1: none does.
+  int last_update(int layer) {
+    if (last_updates_.empty()) {
+      last_updates_.assign(static_cast<std::size_t>(schedule_.model.decoder_layers) + 3, -1);
+      for (const Op& op : schedule_.ops)
+        if (std::holds_alternative<OptimizerWork>(op.work))
+          last_updates_[static_cast<std::size_t>(op.layer + 1)] = op.id;
     }
-    return nullptr;
+    return last_updates_[static_cast<std::size_t>(layer + 1)];
   }
 
   // --- overlap within one op
@@ -256,6 +272,7 @@ class ValueCheck {
         const bool written = std::exchange(write_stamp_[segment], op.id) == op.id;
         const Access* read = read_stamp_[segment].first == op.id ? &op.reads[read_stamp_[segment].second] : nullptr;
         if (!written && (!read || in_place(op, *read, write))) continue;
+        if (!wanted({static_cast<std::size_t>(op.id), kWhole - 1})) return;
         report({static_cast<std::size_t>(op.id), kWhole - 1}, FaultKind::malformed, op.id, op.id,
                fmt::format("{} writes {} over bytes that it {}s ({})", op_title(op), value_label(write.value),
                            written ? "also write" : "read", range_title(schedule_, write)));
@@ -298,9 +315,7 @@ class ValueCheck {
     std::string text =
         fmt::format("at the end of the step {} holds {}, {}, where the next step expects {}",
                     range_title(schedule_, access), found_label(held), writer_text(held), value_label(expected));
-    int update = -1;
-    for (const Op& op : schedule_.ops)
-      if (op.layer == access.value.layer && std::holds_alternative<OptimizerWork>(op.work)) update = op.id;
+    const int update = last_update(access.value.layer);
     if (update >= 0 && is_state(access.value.tensor))
       text += fmt::format(": {} updates the layer, and no later op brings the new value here",
                           op_title(schedule_.ops[static_cast<std::size_t>(update)]));
@@ -317,6 +332,9 @@ class ValueCheck {
   std::vector<std::pair<int, std::size_t>> read_stamp_;  // last op that reads the segment, and by which access
   std::vector<int> write_stamp_;
   std::map<Key, Fault> found_;
+  // Made when something is wrong: by layer + 1, and by layer and micro-batch, ascending.
+  std::vector<int> last_updates_;
+  std::map<std::pair<int, int>, std::vector<int>> contributions_to_;
 };
 
 }  // namespace

@@ -47,12 +47,13 @@ std::vector<Fault> check_schedule(const Schedule& schedule, std::size_t limit) {
   return faults.take();
 }
 
-void require_valid(const Schedule& schedule) {
+void require_valid(const Schedule& schedule, Capacities capacities) {
   constexpr std::size_t kShown = 5;
-  const std::vector<Fault> faults = check_schedule(schedule, kShown + 1);
+  const auto is_of_capacity = [](const Fault& fault) { return fault.kind == FaultKind::over_capacity; };
+  std::vector<Fault> faults = check_schedule(schedule, kShown + 1 + schedule.tiers.size());
+  if (capacities == Capacities::are_not) std::erase_if(faults, is_of_capacity);
   if (faults.empty()) return;
-  const bool capacity_alone =
-      std::all_of(faults.begin(), faults.end(), [](const Fault& f) { return f.kind == FaultKind::over_capacity; });
+  const bool capacity_alone = std::all_of(faults.begin(), faults.end(), is_of_capacity);
   std::string text;
   for (std::size_t i = 0; i < std::min(faults.size(), kShown); ++i) text += (i == 0 ? "" : ". ") + faults[i].text;
   if (faults.size() > kShown) text += ". More faults follow";

@@ -27,7 +27,10 @@ struct Fault {
 /// All faults, at most `limit`, in a deterministic order; empty means proved. Linear in ops x lanes + accesses.
 std::vector<Fault> check_schedule(const Schedule& schedule, std::size_t limit = 20);
 
+/// Whether a schedule may be larger than its tiers: where capacity is judged apart, its faults would crowd out others.
+enum class Capacities { are_checked, are_not };
+
 /// Throws InputError (DoesNotFit for over_capacity alone) with the faults as one paragraph.
-void require_valid(const Schedule& schedule);
+void require_valid(const Schedule& schedule, Capacities capacities = Capacities::are_checked);
 
 }  // namespace penstock

@@ -23,7 +23,7 @@ class Contributions {
   /// `set` plus what `op` contributes for `micro_batch`. A faulty contribution leaves the set as it was.
   Added add(int set, int micro_batch, int op) {
     if (set != kEmpty && at(set).micro_batch >= micro_batch) {
-      for (int other = set; other != kEmpty; other = at(other).before)
+      for (int other = set; other != kEmpty && at(other).micro_batch >= micro_batch; other = at(other).before)
         if (at(other).micro_batch == micro_batch) return {set, Fault::twice, at(other).op};
       return {set, Fault::out_of_order, at(set).op};
     }

@@ -1,8 +1,9 @@
 // The reading half of schedule_json.h. Strict: whatever is not exactly of the format is refused with its place.
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <array>
 #include <limits>
+#include <tuple>
 #include <utility>
 
 #include "shared/error.h"
@@ -10,81 +11,119 @@
 #include "shared/ir/schedule_json.h"
 #include "shared/ir/schedule_names.h"
 #include "shared/json_reader.h"
+#include "shared/json_rows.h"
 
 namespace penstock {
 namespace {
 
 using nlohmann::json;
 
-constexpr std::int64_t kMaxFileBytes = std::int64_t{1} << 30;
+constexpr std::int64_t kMaxFileBytes = std::int64_t{2} << 30;  // the largest that a policy writes has 1.3 GB
 constexpr std::int64_t kMaxCount = 1'000'000'000;
 constexpr std::int64_t kMaxElements = kMaxBytes / 16;
 constexpr int kMaxDevices = 1024;
 constexpr int kMaxThreads = 65536;
 
-/// One place in the file, put into words only when something is wrong there.
+/// One place in a list of the file, put into words only when something is wrong there.
 struct Place {
-  const JsonObject& object;
-  const char* key;
+  const std::string& file;
+  const char* list;  // "initial", "ops", ...
   std::size_t index;
+  const char* within = "";  // "reads": of ops
+  std::size_t within_index = 0;
 
+  std::string text() const {
+    const std::string row = fmt::format("{}.{}[{}]", file, list, index);
+    return *within ? fmt::format("{}.{}[{}]", row, within, within_index) : row;
+  }
   template <typename... Args>
   [[noreturn]] void fail(const char* part, fmt::format_string<Args...> format, Args&&... args) const {
-    throw InputError(fmt::format("{}[{}]{}{}: {}", object.place(key), index, *part ? "." : "", part,
-                                 fmt::format(format, std::forward<Args>(args)...)));
+    throw InputError(
+        fmt::format("{}{}{}: {}", text(), *part ? "." : "", part, fmt::format(format, std::forward<Args>(args)...)));
   }
 };
 
-std::int64_t whole_number(const json& value, const Place& place, const char* part, std::int64_t low,
-                          std::int64_t high) {
-  const bool too_large = value.is_number_unsigned() && value.get<std::uint64_t>() > static_cast<std::uint64_t>(high);
-  if (!value.is_number_integer() || too_large || value.get<std::int64_t>() < low || value.get<std::int64_t>() > high)
-    place.fail(part, "expected a whole number from {} to {}, found {}", low, high, shown(value));
-  return value.get<std::int64_t>();
+std::int64_t whole_number(JsonValue value, const Place& place, const char* part, std::int64_t low, std::int64_t high) {
+  if (const auto number = value.integer(low, high)) return *number;
+  place.fail(part, "expected a whole number from {} to {}, found {}", low, high, shown(value.tree()));
 }
 
-const json& row(const json& value, const Place& place, std::size_t size, const char* what) {
-  if (!value.is_array() || value.size() != size) place.fail("", "expected {}, found {}", what, shown(value));
-  return value;
+/// The values of a list of `size`.
+template <std::size_t size>
+std::array<JsonValue, size> row(JsonValue value, const Place& place, const char* what) {
+  if (!value.is_list() || value.size() != size) place.fail("", "expected {}, found {}", what, shown(value.tree()));
+  return [&]<std::size_t... i>(std::index_sequence<i...>) {
+    JsonValue at = value.begin();
+    return std::array{(i == 0 ? at : at = at.next())...};
+  }
+  (std::make_index_sequence<size>());
 }
 
+/// Lists may stand in any order: what one says of another is looked at when all is there.
 class Reader {
  public:
-  Reader(const json& document, const std::string& place) : place_(place), top_(document, place) {}
+  explicit Reader(JsonInput& input) : input_(input), place_(input.place()) {}
 
   Schedule read() {
-    if (const std::string format = top_.text("format"); format != "penstock-schedule/1")
-      top_.fail("format",
-                fmt::format("this program reads \"penstock-schedule/1\", found \"{}\"", format.substr(0, 60)));
-    schedule_.policy = top_.text("policy");
-    read_model(top_.object("model"));
-    read_head();
-    each("tiers", kMaxDevices, [&](const json& item, std::string at) { schedule_.tiers.push_back(tier(item, at)); });
-    each("lanes", kMaxLanes, [&](const json& item, std::string at) { schedule_.lanes.push_back(lane(item, at)); });
-    each("buffers", kMaxOps, [&](const json& item, std::string at) { schedule_.buffers.push_back(buffer(item, at)); });
-    schedule_.initial = accesses(top_, "initial");
-    op_count_ = top_.array("ops").size();
-    schedule_.ops.reserve(std::min(op_count_, kMaxOps));
-    each("ops", kMaxOps, [&](const json& item, std::string at) { schedule_.ops.push_back(op(item, at)); });
-    read_edges();
-    top_.finish();
+    const JsonList lists[] = {
+        {"buffers", kMaxOps, [&](JsonValue item, std::size_t i) { add(schedule_.buffers, buffer(item, i)); }},
+        {"initial", kMaxInitial,
+         [&](JsonValue item, std::size_t i) {
+           add(schedule_.initial, access(item, {place_, "initial", i}));
+         }},
+        {"ops", kMaxOps, [&](JsonValue item, std::size_t i) { add(schedule_.ops, op(item, i)); }},
+        {"edges", kMaxEdges, [&](JsonValue item, std::size_t i) { add(schedule_.edges, edge(item, i)); }},
+    };
+    const json head = read_json_rows(input_, lists, [&](const json& top, const std::string& key) {
+      if (key == "format") check_format(JsonObject(top, place_));  // before lists of another kind of file are blamed
+    });
+    JsonObject top(head, place_);
+    check_format(top);
+    read_head(top);
+    for (const JsonList& list : lists) top.array(list.key);
+    top.finish();
+    check_references();
     return std::move(schedule_);
   }
 
  private:
+  void check_format(JsonObject top) const {
+    if (const std::string format = top.text("format"); format != "penstock-schedule/1")
+      top.fail("format", fmt::format("this program reads \"penstock-schedule/1\", found \"{}\"", format.substr(0, 60)));
+  }
+
+  void read_head(JsonObject& top) {
+    top.text("format");
+    schedule_.policy = top.text("policy");
+    read_model(top.object("model"));
+    read_batch(top);
+    each(top, "tiers", kMaxDevices,
+         [&](const json& item, std::string at) { schedule_.tiers.push_back(tier(item, at)); });
+    each(top, "lanes", kMaxLanes, [&](const json& item, std::string at) { schedule_.lanes.push_back(lane(item, at)); });
+  }
+
   template <typename Read>
-  void each(const char* key, std::size_t most, Read read) {
-    const json& list = top_.array(key);
-    if (list.size() > most) top_.fail(key, fmt::format("{} entries: expected at most {}", list.size(), most));
-    for (std::size_t i = 0; i < list.size(); ++i) read(list[i], fmt::format("{}[{}]", top_.place(key), i));
+  void each(JsonObject& top, const char* key, std::size_t most, Read read) {
+    const json& list = top.array(key);
+    if (list.size() > most) top.fail(key, fmt::format("{} entries: expected at most {}", list.size(), most));
+    for (std::size_t i = 0; i < list.size(); ++i) read(list[i], fmt::format("{}[{}]", top.place(key), i));
+  }
+
+  template <typename Item>
+  void add(std::vector<Item>& items, Item&& item) {
+    std::get<Room<Item>>(rooms_).room.make(items);
+    items.push_back(std::move(item));
   }
 
   static int small(JsonObject& object, const char* key, std::int64_t low, std::int64_t high) {
     return static_cast<int>(object.integer(key, low, high));
   }
+  static int small(JsonRow& object, const char* key, std::int64_t low, std::int64_t high) {
+    return static_cast<int>(object.integer(key, low, high));
+  }
 
-  template <typename Enum>
-  static Enum word(JsonObject& object, const char* key, std::span<const std::string_view> names) {
+  template <typename Enum, typename Object>
+  static Enum word(Object& object, const char* key, std::span<const std::string_view> names) {
     return static_cast<Enum>(object.choice(key, names));
   }
 
@@ -116,21 +155,21 @@ class Reader {
     c.qkv_bias = object.boolean("qkv_bias");
     c.qk_norm = object.boolean("qk_norm");
     object.finish();
-    check_model_config(c, top_.place("model"));
+    check_model_config(c, place_ + ".model");
   }
 
-  void read_head() {
-    JsonObject batch = top_.object("micro_batch");
+  void read_batch(JsonObject& top) {
+    JsonObject batch = top.object("micro_batch");
     schedule_.micro_batch.sequences = batch.integer("sequences", 1, kMaxTokens);
     schedule_.micro_batch.sequence_length = batch.integer("sequence_length", 1, kMaxTokens);
     batch.finish();
     if (schedule_.micro_batch.sequences > kMaxTokens / schedule_.micro_batch.sequence_length)
-      top_.fail("micro_batch", fmt::format("expected at most {} tokens, found {} sequences of {}", kMaxTokens,
-                                           schedule_.micro_batch.sequences, schedule_.micro_batch.sequence_length));
-    schedule_.micro_batches = small(top_, "micro_batches", 1, kMaxMicroBatches);
-    schedule_.library_bytes = top_.integer("library_bytes", 0, kMaxBytes);
+      top.fail("micro_batch", fmt::format("expected at most {} tokens, found {} sequences of {}", kMaxTokens,
+                                          schedule_.micro_batch.sequences, schedule_.micro_batch.sequence_length));
+    schedule_.micro_batches = small(top, "micro_batches", 1, kMaxMicroBatches);
+    schedule_.library_bytes = top.integer("library_bytes", 0, kMaxBytes);
 
-    JsonObject object = top_.object("numerics");
+    JsonObject object = top.object("numerics");
     Numerics& n = schedule_.numerics;
     n.states = word<StateFormat>(object, "states", state_format_names());
     n.moments = word<ElementType>(object, "moments", element_type_names());
@@ -163,88 +202,62 @@ class Reader {
     return lane;
   }
 
-  /// An index that must be below `count`.
-  static int index(JsonObject& object, const char* key, std::size_t count, const char* what) {
-    const std::int64_t index = object.integer(key, 0, kMaxCount);
-    if (index >= static_cast<std::int64_t>(count))
-      object.fail(key, fmt::format("{}, but there are {} {}", index, count, what));
-    return static_cast<int>(index);
-  }
+  // --- rows
 
-  Buffer buffer(const json& item, const std::string& at) const {
-    JsonObject object(item, at);
+  Buffer buffer(JsonValue item, std::size_t index) {
+    JsonRow object(item, buffers_place_, index);
     Buffer buffer;
     buffer.name = object.text("name");
-    buffer.tier = index(object, "tier", schedule_.tiers.size(), "tiers");
+    buffer.tier = small(object, "tier", 0, kMaxCount);
     buffer.offset_bytes = object.integer("offset_bytes", 0, kMaxBytes);
     buffer.bytes = object.integer("bytes", 0, kMaxBytes);
     object.finish();
     return buffer;
   }
 
-  // --- accesses
-
-  std::vector<Access> accesses(JsonObject& object, const char* key) const {
-    const json& list = object.array(key);
-    std::vector<Access> found;
-    found.reserve(list.size());
-    for (std::size_t i = 0; i < list.size(); ++i) found.push_back(access(list[i], {object, key, i}));
-    return found;
-  }
-
-  Access access(const json& item, const Place& place) const {
-    row(item, place, 4, "[buffer, offset_bytes, bytes, \"value\"]");
+  Access access(JsonValue item, const Place& place) const {
+    const auto [buffer, offset, bytes, label] = row<4>(item, place, "[buffer, offset_bytes, bytes, \"value\"]");
     Access access;
-    const std::int64_t buffer = whole_number(item[0], place, "buffer", 0, kMaxCount);
-    if (buffer >= static_cast<std::int64_t>(schedule_.buffers.size()))
-      place.fail("buffer", "{}, but there are {} buffers", buffer, schedule_.buffers.size());
-    access.buffer = static_cast<int>(buffer);
-    access.offset_bytes = whole_number(item[1], place, "offset_bytes", 0, kMaxBytes);
-    access.bytes = whole_number(item[2], place, "bytes", 0, kMaxBytes);
-    const Buffer& within = schedule_.buffers[static_cast<std::size_t>(buffer)];
-    if (access.offset_bytes + access.bytes > within.bytes)
-      place.fail("bytes", "the range ends at byte {} of buffer '{}', which has {}", access.offset_bytes + access.bytes,
-                 within.name, within.bytes);
-    access.value = value(item[3], place);
+    access.buffer = static_cast<int>(whole_number(buffer, place, "buffer", 0, kMaxCount));
+    access.offset_bytes = whole_number(offset, place, "offset_bytes", 0, kMaxBytes);
+    access.bytes = whole_number(bytes, place, "bytes", 0, kMaxBytes);
+    const auto value = label.is_text() ? parse_value_label(label.text()) : std::nullopt;
+    if (!value)
+      place.fail("value", "expected a label such as \"weights/3@0\" or \"boundary/4@0#2\", found {}",
+                 shown(label.tree()));
+    access.value = *value;
     return access;
   }
 
-  Value value(const json& item, const Place& place) const {
-    const auto* label = item.get_ptr<const std::string*>();
-    const std::optional<Value> value = label ? parse_value_label(*label) : std::nullopt;
-    if (!value)
-      place.fail("value", "expected a label such as \"weights/3@0\" or \"boundary/4@0#2\", found {}", shown(item));
-    if (value->layer > schedule_.model.decoder_layers + 1)
-      place.fail("value", "\"{}\", but the last layer is {}", *label, schedule_.model.decoder_layers + 1);
-    if (value->micro_batch >= schedule_.micro_batches)
-      place.fail("value", "\"{}\", but there are {} micro-batches", *label, schedule_.micro_batches);
-    return *value;
+  std::vector<Access> accesses(JsonRow& object, const char* key, std::size_t op) const {
+    std::vector<Access> found;
+    if (!object.has(key)) return found;
+    const JsonValue list = object.list(key);
+    found.reserve(list.size());
+    for (JsonValue item = list.begin(); !(item == list.end()); item = item.next())
+      found.push_back(access(item, {place_, "ops", op, key, found.size()}));
+    return found;
   }
 
-  // --- ops
-
-  Op op(const json& item, const std::string& at) const {
-    JsonObject object(item, at);
+  Op op(JsonValue item, std::size_t index) {
+    JsonRow object(item, ops_place_, index);
     Op op;
     op.id = small(object, "id", 0, kMaxCount);
-    if (op.id != static_cast<int>(schedule_.ops.size()))
-      object.fail("id", fmt::format("{}, but ids count from 0 in the order of the list: {} is right", op.id,
-                                    schedule_.ops.size()));
+    if (op.id != static_cast<int>(index))
+      object.fail("id", fmt::format("{}, but ids count from 0 in the order of the list: {} is right", op.id, index));
     op.name = object.text("name");
-    op.lane = index(object, "lane", schedule_.lanes.size(), "lanes");
-    if (object.has("layer"))
-      op.layer = index(object, "layer", static_cast<std::size_t>(schedule_.model.decoder_layers) + 2, "layers");
-    if (object.has("micro_batch"))
-      op.micro_batch = index(object, "micro_batch", static_cast<std::size_t>(schedule_.micro_batches), "micro-batches");
+    op.lane = small(object, "lane", 0, kMaxCount);
+    if (object.has("layer")) op.layer = small(object, "layer", 0, kMaxCount);
+    if (object.has("micro_batch")) op.micro_batch = small(object, "micro_batch", 0, kMaxCount);
     op.phase = word<Phase>(object, "phase", phase_names());
-    if (object.has("reads")) op.reads = accesses(object, "reads");
-    if (object.has("writes")) op.writes = accesses(object, "writes");
+    op.reads = accesses(object, "reads", index);
+    op.writes = accesses(object, "writes", index);
     op.work = work(object, op);
     object.finish();
     return op;
   }
 
-  Work work(JsonObject& object, const Op& op) const {
+  Work work(JsonRow& object, const Op& op) const {
     const auto elements = [&] { return object.integer("elements", 0, kMaxElements); };
     const auto threads = [&] { return small(object, "threads", 1, kMaxThreads); };
     const int kind = object.choice("work", work_names());
@@ -264,20 +277,21 @@ class Reader {
       case 6: return InputWork{};
       case 7: return ReportWork{};
       case 8: return MemsetWork{};
-      case 9: return WaitWork{index(object, "op", op_count_, "ops"), small(object, "distance", 0, 1)};
+      case 9: return WaitWork{small(object, "op", 0, kMaxCount), small(object, "distance", 0, 1)};
       default: return HostPassWork{object.integer("traffic_bytes", 0, kMaxBytes), threads()};
     }
   }
 
-  static CopyWork copy(JsonObject& object, const Op& op) {
+  CopyWork copy(JsonRow& object, const Op& op) const {
     CopyWork copy;
-    const json& list = object.array("bursts");
+    const JsonValue list = object.list("bursts");
+    copy.bursts.reserve(list.size());
     std::int64_t sum = 0;
-    for (std::size_t i = 0; i < list.size(); ++i) {
-      const Place place{object, "bursts", i};
-      row(list[i], place, 2, "[bytes, count]");
-      const Burst burst{whole_number(list[i][0], place, "bytes", 1, kMaxBytes),
-                        whole_number(list[i][1], place, "count", 1, kMaxCount)};
+    for (JsonValue item = list.begin(); !(item == list.end()); item = item.next()) {
+      const Place place{place_, "ops", static_cast<std::size_t>(op.id), "bursts", copy.bursts.size()};
+      const auto [bytes, count] = row<2>(item, place, "[bytes, count]");
+      const Burst burst{whole_number(bytes, place, "bytes", 1, kMaxBytes),
+                        whole_number(count, place, "count", 1, kMaxCount)};
       if (burst.count > (kMaxBytes - sum) / burst.bytes) place.fail("count", "the bursts sum to more than 2^60 bytes");
       sum += burst.bytes * burst.count;
       copy.bursts.push_back(burst);
@@ -288,38 +302,81 @@ class Reader {
     return copy;
   }
 
-  void read_edges() {
-    const json& list = top_.array("edges");
-    schedule_.edges.reserve(list.size());
-    for (std::size_t i = 0; i < list.size(); ++i) {
-      const Place place{top_, "edges", i};
-      row(list[i], place, 3, "[from, to, distance]");
-      const auto end = [&](std::size_t which, const char* part) {
-        const std::int64_t id = whole_number(list[i][which], place, part, 0, kMaxCount);
-        if (id >= static_cast<std::int64_t>(op_count_)) place.fail(part, "{}, but there are {} ops", id, op_count_);
-        return static_cast<int>(id);
-      };
-      schedule_.edges.push_back(
-          {end(0, "from"), end(1, "to"), static_cast<int>(whole_number(list[i][2], place, "distance", 0, 1))});
+  Edge edge(JsonValue item, std::size_t index) const {
+    const Place place{place_, "edges", index};
+    const auto [from, to, distance] = row<3>(item, place, "[from, to, distance]");
+    return {static_cast<int>(whole_number(from, place, "from", 0, kMaxCount)),
+            static_cast<int>(whole_number(to, place, "to", 0, kMaxCount)),
+            static_cast<int>(whole_number(distance, place, "distance", 0, 1))};
+  }
+
+  // --- what one list says of another
+
+  /// `index` must be below `count`.
+  static void check_index(const Place& place, const char* part, int index, std::size_t count, const char* what) {
+    if (index >= static_cast<std::int64_t>(count)) place.fail(part, "{}, but there are {} {}", index, count, what);
+  }
+
+  void check_references() const {
+    const Schedule& s = schedule_;
+    for (std::size_t i = 0; i < s.buffers.size(); ++i)
+      check_index({place_, "buffers", i}, "tier", s.buffers[i].tier, s.tiers.size(), "tiers");
+    for (std::size_t i = 0; i < s.initial.size(); ++i) check_access(s.initial[i], {place_, "initial", i});
+    for (std::size_t i = 0; i < s.ops.size(); ++i) check_op(s.ops[i], {place_, "ops", i});
+    for (std::size_t i = 0; i < s.edges.size(); ++i) {
+      check_index({place_, "edges", i}, "from", s.edges[i].from, s.ops.size(), "ops");
+      check_index({place_, "edges", i}, "to", s.edges[i].to, s.ops.size(), "ops");
     }
   }
 
-  std::string place_;
-  JsonObject top_;
+  void check_op(const Op& op, const Place& place) const {
+    const Schedule& s = schedule_;
+    check_index(place, "lane", op.lane, s.lanes.size(), "lanes");
+    check_index(place, "layer", op.layer, static_cast<std::size_t>(s.model.decoder_layers) + 2, "layers");
+    check_index(place, "micro_batch", op.micro_batch, static_cast<std::size_t>(s.micro_batches), "micro-batches");
+    for (std::size_t i = 0; i < op.reads.size(); ++i)
+      check_access(op.reads[i], {place_, "ops", place.index, "reads", i});
+    for (std::size_t i = 0; i < op.writes.size(); ++i)
+      check_access(op.writes[i], {place_, "ops", place.index, "writes", i});
+    if (const auto* wait = std::get_if<WaitWork>(&op.work)) check_index(place, "op", wait->op, s.ops.size(), "ops");
+  }
+
+  void check_access(const Access& access, const Place& place) const {
+    check_index(place, "buffer", access.buffer, schedule_.buffers.size(), "buffers");
+    const Buffer& within = schedule_.buffers[static_cast<std::size_t>(access.buffer)];
+    if (access.offset_bytes + access.bytes > within.bytes)
+      place.fail("bytes", "the range ends at byte {} of buffer '{}', which has {}", access.offset_bytes + access.bytes,
+                 within.name, within.bytes);
+    const Value& value = access.value;
+    if (value.layer > schedule_.model.decoder_layers + 1)
+      place.fail("value", "\"{}\", but the last layer is {}", value_label(value), schedule_.model.decoder_layers + 1);
+    if (value.micro_batch >= schedule_.micro_batches)
+      place.fail("value", "\"{}\", but there are {} micro-batches", value_label(value), schedule_.micro_batches);
+  }
+
+  /// Of each long list its own.
+  template <typename Item>
+  struct Room {
+    JsonRoom room;
+  };
+
+  JsonInput& input_;
+  std::string place_, buffers_place_ = place_ + ".buffers", ops_place_ = place_ + ".ops";
   Schedule schedule_;
-  std::size_t op_count_ = 0;
+  std::tuple<Room<Buffer>, Room<Access>, Room<Op>, Room<Edge>> rooms_{
+      {JsonRoom(input_)}, {JsonRoom(input_)}, {JsonRoom(input_)}, {JsonRoom(input_)}};
 };
 
 }  // namespace
 
 Schedule parse_schedule(const std::string& text, const std::string& place) {
-  const json document = parse_json(text, place);
-  return Reader(document, place).read();
+  JsonInput input(text, place);
+  return Reader(input).read();
 }
 
 Schedule read_schedule(const std::filesystem::path& path) {
-  const json document = read_json_file(path, kMaxFileBytes);
-  return Reader(document, path.string()).read();
+  JsonInput input(path, kMaxFileBytes);
+  return Reader(input).read();
 }
 
 }  // namespace penstock

@@ -1,6 +1,7 @@
 // The writing half of schedule_json.h: one op, buffer, access or edge per line.
 #include <fmt/format.h>
 
+#include <functional>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <string_view>
@@ -21,11 +22,14 @@ std::string_view word(std::span<const std::string_view> names, Enum value) {
   return names[static_cast<std::size_t>(value)];
 }
 
+/// Takes the text piece by piece.
+using Sink = std::function<void(std::string_view)>;
+
 class Writer {
  public:
-  explicit Writer(const Schedule& schedule) : schedule_(schedule) {}
+  Writer(const Schedule& schedule, const Sink& sink) : schedule_(schedule), sink_(sink) {}
 
-  std::string take() {
+  void write() {
     put("{{\n\"format\": \"penstock-schedule/1\",\n\"policy\": {},\n", quoted(schedule_.policy));
     model();
     head();
@@ -46,7 +50,7 @@ class Writer {
     list("edges", schedule_.edges, [&](const Edge& edge) { put("[{}, {}, {}]", edge.from, edge.to, edge.distance); });
     text_.resize(text_.size() - 2);  // the last list's comma and line end
     text_ += "\n}\n";
-    return std::move(text_);
+    sink_(text_);
   }
 
  private:
@@ -60,6 +64,10 @@ class Writer {
     put("\"{}\": [", key);
     bool first = true;
     for (const Item& item : items) {
+      if (text_.size() >= kPiece) {
+        sink_(text_);
+        text_.clear();
+      }
       text_ += first ? "\n  " : ",\n  ";
       write(item);
       first = false;
@@ -143,16 +151,25 @@ class Writer {
   void work(const MemsetWork&) {}
   void elements(std::int64_t count, int threads) { put(", \"elements\": {}, \"threads\": {}", count, threads); }
 
+  static constexpr std::size_t kPiece = 1 << 20;
+
   const Schedule& schedule_;
-  std::string text_;
+  const Sink& sink_;
+  std::string text_;  // not handed over yet
 };
 
 }  // namespace
 
-std::string schedule_text(const Schedule& schedule) { return Writer(schedule).take(); }
+std::string schedule_text(const Schedule& schedule) {
+  std::string text;
+  Writer(schedule, [&](std::string_view piece) { text += piece; }).write();
+  return text;
+}
 
 void write_schedule(const Schedule& schedule, const std::filesystem::path& path) {
-  write_text_file(path, schedule_text(schedule));
+  OutputFile file(path);
+  Writer(schedule, [&](std::string_view piece) { file.write(piece); }).write();
+  file.commit();
 }
 
 }  // namespace penstock

@@ -18,15 +18,20 @@ void for_each_access(const Schedule& schedule, Visit visit) {
 
 Segments::Segments(const Schedule& schedule) {
   std::vector<std::vector<std::int64_t>> cuts(schedule.tiers.size());
-  std::size_t accesses = 0;
   const auto tier_of = [&](const Access& access) {
     return static_cast<std::size_t>(schedule.buffers[static_cast<std::size_t>(access.buffer)].tier);
   };
+  std::vector<std::size_t> in_tier(cuts.size(), 0);
+  for_each_access(schedule, [&](const Access& access) { ++in_tier[tier_of(access)]; });
+  std::size_t accesses = 0;
+  for (std::size_t tier = 0; tier < cuts.size(); ++tier) {
+    cuts[tier].reserve(2 * in_tier[tier]);
+    accesses += in_tier[tier];
+  }
   for_each_access(schedule, [&](const Access& access) {
     const std::int64_t address = tier_address(schedule, access);
     cuts[tier_of(access)].push_back(address);
     cuts[tier_of(access)].push_back(address + access.bytes);
-    ++accesses;
   });
 
   std::vector<std::uint32_t> base(cuts.size());
@@ -34,6 +39,7 @@ Segments::Segments(const Schedule& schedule) {
     std::vector<std::int64_t>& at = cuts[tier];
     std::sort(at.begin(), at.end());
     at.erase(std::unique(at.begin(), at.end()), at.end());
+    at.shrink_to_fit();
     base[tier] = static_cast<std::uint32_t>(bytes_.size());
     for (std::size_t i = 0; i + 1 < at.size(); ++i) {
       start_.push_back(at[i]);
@@ -57,6 +63,8 @@ Segments::Segments(const Schedule& schedule) {
     visits_ += ranges_.back().size();
   });
 
+  first_access_.reserve(schedule.ops.size());
+  first_write_.reserve(schedule.ops.size());
   std::size_t next = schedule.initial.size();
   for (const Op& op : schedule.ops) {
     first_access_.push_back(next);

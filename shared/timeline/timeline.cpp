@@ -10,6 +10,7 @@
 #include "shared/error.h"
 #include "shared/files.h"
 #include "shared/json_reader.h"
+#include "shared/json_rows.h"
 
 namespace penstock {
 namespace {
@@ -31,47 +32,92 @@ int last_op_where(const Schedule& schedule, auto matches) {
 
 // --- reading ------------------------------------------------------------------------------------------------------
 
-double row_number(const json& value, double low, double high, const std::string& place) {
-  const double number = value.is_number() ? value.get<double>() : std::nan("");
-  if (!std::isfinite(number) || number < low || number > high)
-    throw InputError(fmt::format("{}: expected a number from {} to {}, found {}", place, low, high, shown(value)));
-  return number;
-}
+/// The long lists of a timeline, which is not held in memory as a whole.
+class Rows {
+ public:
+  explicit Rows(JsonInput& input) : place_(input.place()), ops_room_(input), losses_room_(input) {}
 
-int row_integer(const json& value, std::int64_t low, std::int64_t high, const std::string& place) {
-  const double number = value.is_number_integer() ? value.get<double>() : std::nan("");
-  if (!(number >= static_cast<double>(low)) || !(number <= static_cast<double>(high)))
-    throw InputError(
-        fmt::format("{}: expected a whole number from {} to {}, found {}", place, low, high, shown(value)));
-  return static_cast<int>(number);
-}
-
-OpTime read_row(const json& row, const Timeline& timeline, const std::string& place) {
-  if (!row.is_array() || row.size() != 4)
-    throw InputError(fmt::format("{}: expected [step, op, start, end], found {}", place, shown(row)));
-  OpTime time;
-  time.step = row_integer(row[0], timeline.first_step, timeline.first_step + timeline.steps - 1, place + "[0] (step)");
-  time.op = row_integer(row[1], 0, std::numeric_limits<int>::max(), place + "[1] (op)");
-  time.start = row_number(row[2], -kMaxSeconds, kMaxSeconds, place + "[2] (start)");
-  time.end = row_number(row[3], time.start, kMaxSeconds, place + "[3] (end)");
-  return time;
-}
-
-std::vector<OpTime> read_ops(JsonObject& file, const Timeline& timeline) {
-  const json& rows = file.array("ops");
-  std::vector<OpTime> ops;
-  ops.reserve(rows.size());
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    const std::string place = fmt::format("{}[{}]", file.place("ops"), i);
-    ops.push_back(read_row(rows[i], timeline, place));
-    if (i == 0) continue;
-    const OpTime &before = ops[i - 1], &now = ops[i];
-    if (now.step < before.step || (now.step == before.step && now.op <= before.op))
-      throw InputError(fmt::format("{}: step {}, op {} follows step {}, op {}, but rows ascend by step, then op", place,
-                                   now.step, now.op, before.step, before.op));
+  json read(JsonInput& input) {
+    const JsonList lists[] = {{"ops", kMaxOps, [&](JsonValue row, std::size_t i) { add_op(row, i); }},
+                              {"losses", kMaxSteps, [&](JsonValue loss, std::size_t i) { add_loss(loss, i); }}};
+    return read_json_rows(input, lists, [&](const json& top, const std::string& key) {
+      if (key == "steps" || key == "first_step") learn_steps(top);
+    });
   }
-  return ops;
-}
+
+  /// Rows may stand before the keys that say which steps there are.
+  void check_steps(const Timeline& timeline) const {
+    for (std::size_t i = 0; i < ops.size(); ++i)
+      if (const int step = ops[i].step; step < timeline.first_step || step >= timeline.first_step + timeline.steps)
+        fail("ops", i, "[0] (step)",
+             fmt::format("expected a whole number from {} to {}, found {}", timeline.first_step,
+                         timeline.first_step + timeline.steps - 1, step));
+  }
+
+  std::vector<OpTime> ops;
+  std::vector<double> losses;
+
+ private:
+  static constexpr std::size_t kMaxOps = 100'000'000;  // 2 GB of them
+
+  [[noreturn]] void fail(const char* list, std::size_t index, const char* part, const std::string& what) const {
+    throw InputError(fmt::format("{}.{}[{}]{}: {}", place_, list, index, part, what));
+  }
+
+  void learn_steps(const json& top) {
+    std::int64_t known[2];
+    for (const auto& [key, number] : {std::pair{"first_step", &known[0]}, std::pair{"steps", &known[1]}}) {
+      const auto found = top.find(key);
+      if (found == top.end() || !found->is_number_unsigned()) return;
+      *number = found->get<std::int64_t>();
+      if (*number < 0 || *number > kMaxSteps) return;
+    }
+    first_ = known[0];
+    last_ = known[0] + known[1] - 1;
+  }
+
+  void add_op(JsonValue row, std::size_t index) {
+    if (!row.is_list() || row.size() != 4)
+      fail("ops", index, "", fmt::format("expected [step, op, start, end], found {}", shown(row.tree())));
+    const JsonValue step = row.begin(), op = step.next(), start = op.next(), end = start.next();
+    const auto whole = [&](JsonValue value, std::int64_t low, std::int64_t high, const char* part) {
+      if (const auto number = value.integer(low, high)) return static_cast<int>(*number);
+      fail("ops", index, part,
+           fmt::format("expected a whole number from {} to {}, found {}", low, high, shown(value.tree())));
+    };
+    const auto seconds = [&](JsonValue value, double low, const char* part) {
+      if (const auto number = value.number(low, kMaxSeconds)) return *number;
+      fail("ops", index, part,
+           fmt::format("expected a number from {} to {}, found {}", low, kMaxSeconds, shown(value.tree())));
+    };
+    OpTime time;
+    time.step = whole(step, first_, last_, "[0] (step)");
+    time.op = whole(op, 0, std::numeric_limits<int>::max(), "[1] (op)");
+    time.start = seconds(start, -kMaxSeconds, "[2] (start)");
+    time.end = seconds(end, time.start, "[3] (end)");
+    if (!ops.empty())
+      if (const OpTime& before = ops.back(); std::pair(time.step, time.op) <= std::pair(before.step, before.op))
+        fail("ops", index, "",
+             fmt::format("step {}, op {} follows step {}, op {}, but rows ascend by step, then op", time.step, time.op,
+                         before.step, before.op));
+    ops_room_.make(ops);
+    ops.push_back(time);
+  }
+
+  void add_loss(JsonValue loss, std::size_t index) {
+    // A loss that is not a number has no JSON; it is written as null.
+    const auto number = loss.is_null() ? std::nan("") : loss.number(-1e308, 1e308);
+    if (!number)
+      fail("losses", index, "",
+           fmt::format("expected a number from {} to {}, found {}", -1e308, 1e308, shown(loss.tree())));
+    losses_room_.make(losses);
+    losses.push_back(*number);
+  }
+
+  std::string place_;
+  JsonRoom ops_room_, losses_room_;
+  std::int64_t first_ = 0, last_ = 2 * kMaxSteps;  // as far as they are known
+};
 
 std::vector<TierPeak> read_peaks(JsonObject& file) {
   std::vector<TierPeak> peaks;
@@ -85,17 +131,6 @@ std::vector<TierPeak> read_peaks(JsonObject& file) {
     peaks.push_back(peak);
   }
   return peaks;
-}
-
-std::vector<double> read_losses(JsonObject& file) {
-  std::vector<double> losses;
-  const json& list = file.array("losses");
-  for (std::size_t i = 0; i < list.size(); ++i) {
-    // A loss that is not a number has no JSON; it is written as null.
-    const std::string place = fmt::format("{}[{}]", file.place("losses"), i);
-    losses.push_back(list[i].is_null() ? std::nan("") : row_number(list[i], -1e308, 1e308, place));
-  }
-  return losses;
 }
 
 std::string quoted(const std::string& text) { return json(text).dump(-1, ' ', true, json::error_handler_t::replace); }
@@ -151,8 +186,10 @@ double step_spread(const Schedule& schedule, const Timeline& timeline) {
 }
 
 Timeline read_timeline(const std::filesystem::path& path) {
-  const json text = read_json_file(path, kMaxBytes);
-  JsonObject file(text, path.string());
+  JsonInput input(path, kMaxBytes);
+  Rows rows(input);
+  const json head = rows.read(input);
+  JsonObject file(head, path.string());
   static constexpr std::string_view kFormats[] = {kFormat};
   file.choice("format", kFormats);
   Timeline timeline;
@@ -164,9 +201,11 @@ Timeline read_timeline(const std::filesystem::path& path) {
   timeline.steps = static_cast<int>(file.integer("steps", 0, kMaxSteps));
   timeline.warmup_steps = static_cast<int>(file.integer("warmup_steps", 0, timeline.steps));
   timeline.peaks = read_peaks(file);
-  timeline.losses = read_losses(file);
-  timeline.ops = read_ops(file, timeline);
+  for (const char* list : {"losses", "ops"}) file.array(list);
   file.finish();
+  rows.check_steps(timeline);
+  timeline.losses = std::move(rows.losses);
+  timeline.ops = std::move(rows.ops);
   return timeline;
 }
 
