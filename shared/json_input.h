@@ -29,8 +29,8 @@ class JsonInput final : public std::streambuf {
 
   const std::string& place() const { return place_; }
   std::int64_t size() const { return size_; }
-  /// Bytes handed to the parser so far, in whole windows.
-  std::int64_t position() const { return position_; }
+  /// Bytes that the parser has taken so far.
+  std::int64_t position() const { return position_ - (egptr() - gptr()); }
   /// The parser has said something.
   void heard() { silent_bytes_ = 0; }
   /// Whether the first thing in it is what JSON files begin with.
@@ -47,7 +47,7 @@ class JsonInput final : public std::streambuf {
   std::string_view rest_;  // of a text
   std::optional<InputFile> file_;
   std::vector<char> window_;
-  std::int64_t size_ = 0, position_ = 0, silent_bytes_ = 0;
+  std::int64_t size_ = 0, position_ = 0, silent_bytes_ = 0;  // position: of the window's end
   char begins_ = 0;
 };
 

@@ -272,15 +272,14 @@ json read_json_rows(JsonInput& input, std::span<const JsonList> lists,
 }
 
 std::size_t JsonRoom::wanted(std::size_t rows) {
-  constexpr std::size_t kFirst = 1024;
+  constexpr std::size_t kFirst = 4096, kMostGrowth = 8;  // another list may follow
   if (rows < kFirst) return kFirst;
-  // Positions are known by the window.
-  const auto bytes = static_cast<double>(std::max(JsonInput::kWindow, input_.position() - position_));
+  const auto bytes = static_cast<double>(std::max<std::int64_t>(1, input_.position() - position_));
   const auto left = static_cast<double>(input_.size() - input_.position());
-  const double to_come = static_cast<double>(rows - rows_) / bytes * left;
+  const auto to_come = static_cast<std::size_t>(static_cast<double>(rows - rows_) / bytes * left);
   rows_ = rows;
   position_ = input_.position();
-  return rows + rows / 16 + static_cast<std::size_t>(to_come * 1.02);
+  return std::min({rows + rows / 32 + to_come, kMostGrowth * rows, std::max(most_, rows + 1)});
 }
 
 }  // namespace penstock

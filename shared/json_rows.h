@@ -115,11 +115,11 @@ struct JsonList {
 nlohmann::json read_json_rows(JsonInput& input, std::span<const JsonList> lists,
                               const std::function<void(const nlohmann::json& top, const std::string& key)>& seen = {});
 
-/// Makes room in `rows` for another one. Doubling would hold the rows twice for a moment; instead the room for all that
-/// are still to come is reserved, if they are as long as those of late.
+/// Makes room for the rows of one list, of at most `most`. Doubling would hold them twice for a moment; instead the
+/// room for all that are still to come is reserved, if they are as long as those of late.
 class JsonRoom {
  public:
-  explicit JsonRoom(const JsonInput& input) : input_(input) {}
+  JsonRoom(const JsonInput& input, std::size_t most) : input_(input), most_(most) {}
 
   template <typename Row>
   void make(std::vector<Row>& rows) {
@@ -130,6 +130,7 @@ class JsonRoom {
   std::size_t wanted(std::size_t rows);
 
   const JsonInput& input_;
+  std::size_t most_;
   std::size_t rows_ = 0;
   std::int64_t position_ = 0;  // when there were so many rows
 };

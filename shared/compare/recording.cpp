@@ -94,7 +94,7 @@ std::vector<TierPeak> read_peaks(JsonObject object) {
 
 /// The one long list of a recording.
 struct Nanoseconds {
-  explicit Nanoseconds(JsonInput& input) : room(input) {}
+  explicit Nanoseconds(JsonInput& input) : room(input, kMaxOps) {}
 
   void add(JsonValue value, const std::string& place) {
     const auto whole = value.integer(0, kMaxOpNanoseconds);

@@ -363,8 +363,10 @@ class Reader {
   JsonInput& input_;
   std::string place_, buffers_place_ = place_ + ".buffers", ops_place_ = place_ + ".ops";
   Schedule schedule_;
-  std::tuple<Room<Buffer>, Room<Access>, Room<Op>, Room<Edge>> rooms_{
-      {JsonRoom(input_)}, {JsonRoom(input_)}, {JsonRoom(input_)}, {JsonRoom(input_)}};
+  std::tuple<Room<Buffer>, Room<Access>, Room<Op>, Room<Edge>> rooms_{{JsonRoom(input_, kMaxOps)},
+                                                                      {JsonRoom(input_, kMaxInitial)},
+                                                                      {JsonRoom(input_, kMaxOps)},
+                                                                      {JsonRoom(input_, kMaxEdges)}};
 };
 
 }  // namespace

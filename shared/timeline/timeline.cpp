@@ -35,7 +35,7 @@ int last_op_where(const Schedule& schedule, auto matches) {
 /// The long lists of a timeline, which is not held in memory as a whole.
 class Rows {
  public:
-  explicit Rows(JsonInput& input) : place_(input.place()), ops_room_(input), losses_room_(input) {}
+  explicit Rows(JsonInput& input) : place_(input.place()), ops_room_(input, kMaxOps), losses_room_(input, kMaxSteps) {}
 
   json read(JsonInput& input) {
     const JsonList lists[] = {{"ops", kMaxOps, [&](JsonValue row, std::size_t i) { add_op(row, i); }},

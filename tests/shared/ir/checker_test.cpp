@@ -467,6 +467,35 @@ TEST(Checker, KnowsTheOperandsOfEachPass) {
   expect([](Schedule& s) { op_named(s, "upload forward 0").writes[0].value.layer = 1; }, "a copy changes no label");
 }
 
+// Equal or nested entries would be loaded one over the other: a million of them took 40 s.
+TEST(Checker, SaysOnceWhatLiesThereAtTheBeginning) {
+  const auto expect = [](auto change, const std::string& part) {
+    Schedule schedule = small_schedule();
+    change(schedule.initial);
+    const std::vector<Fault> faults = check_schedule(schedule);
+    ASSERT_EQ(faults.size(), 1u) << all_texts(faults);
+    EXPECT_EQ(faults[0].kind, FaultKind::malformed);
+    EXPECT_NE(faults[0].text.find(part), std::string::npos) << faults[0].text;
+  };
+  using Entries = std::vector<Access>;
+  expect([](Entries& initial) { initial.push_back(initial[1]); },
+         "initial[16] puts low_bits/0@0 into bytes [0, 16384) of buffer 'lo 0' (dram), where initial[1] puts "
+         "low_bits/0@0: what lies there at the beginning is said once");
+  expect(
+      [](Entries& initial) {
+        initial.push_back({initial[1].buffer, 0, 8192, initial[1].value});
+      },
+      "initial[16] puts");
+  expect(
+      [](Entries& initial) {
+        initial.insert(initial.begin(), {initial[1].buffer, 8192, 8192, initial[1].value});
+      },
+      "initial[0] puts low_bits/0@0 into bytes [8192, 16384) of buffer 'lo 0' (dram), where initial[2] puts");
+  // Beside one another they may lie.
+  Schedule schedule = small_schedule();
+  EXPECT_EQ(all_texts(check_schedule(schedule)), "");
+}
+
 TEST(Checker, RefusesOverlapWithinAnOp) {
   Schedule schedule = small_schedule();
   Op& forward = op_named(schedule, "forward 1 #0");

@@ -234,6 +234,47 @@ TEST(ScheduleJson, RefusesWrongTypesAndAbsurdNumbers) {
   expect_error("[[16384, 1]]", "[[0, 1]]", "x.json.ops[2].bursts[0].bytes: expected a whole number from 1 to");
 }
 
+// What one list says of another is looked at when all is there.
+TEST(ScheduleJson, TakesItsKeysInAnyOrder) {
+  const Schedule schedule = small_schedule();
+  std::string text = schedule_text(schedule);
+  const auto move_to_front = [&](const std::string& key) {
+    const auto begin = text.find("\"" + key + "\": ["), end = text.find("],\n\"", begin) + 3;
+    ASSERT_NE(begin, std::string::npos);
+    const std::string list = text.substr(begin, end - begin);
+    text.erase(begin, end - begin);
+    text.insert(2, list);
+  };
+  move_to_front("buffers");
+  move_to_front("tiers");
+  move_to_front("ops");
+  move_to_front("initial");
+  EXPECT_TRUE(same(parse_schedule(text, "x.json"), schedule));
+  // Within an op too.
+  text = replaced(text, "{\"id\": 2, \"name\": \"upload forward 0\", \"lane\": 1, ", "{\"lane\": 1, ");
+  text = replaced(text, "\"bursts\": [[16384, 1]], \"reads\"",
+                  "\"name\": \"upload forward 0\", \"bursts\": [[16384, 1]], \"id\": 2, \"reads\"");
+  EXPECT_TRUE(same(parse_schedule(text, "x.json"), schedule));
+}
+
+TEST(ScheduleJson, RefusesAKeyThatStandsTwiceAndAListThatIsNone) {
+  expect_error("\"policy\":", "\"policy\": \"a\", \"policy\":", "the key \"policy\" stands twice in one object");
+  expect_error("\"initial\":", "\"ops\": [], \"initial\":", "the key \"ops\" stands twice in one object");
+  expect_error("\"lane\": 1,", "\"lane\": 1, \"lane\": 1,",
+               "x.json.ops[1]: the key \"lane\" stands twice in one object; leave one of the two");
+  expect_error("\"tier\": 1,", "\"tier\": 1, \"tier\": 0,", "x.json.buffers[0]: the key \"tier\" stands twice");
+  expect_error("\"initial\": [", "\"initial\": 7, \"more\": [", "x.json.initial: expected a list, found 7");
+  expect_error("\"initial\": [", "\"first\": [", "x.json.initial: is missing; expected a list");
+  expect_error("\"ops\": [", "\"ops\": [7, ", "x.json.ops[0]: expected an object, found 7");
+  expect_error("\"work\": \"copy\"", "\"wrok\": \"copy\"", "did you mean work?");
+}
+
+// A file of another kind is called one, whatever its lists hold.
+TEST(ScheduleJson, SaysFirstThatAFileIsOfAnotherKind) {
+  EXPECT_EQ(error_of(R"({"format": "penstock-timeline/1", "ops": [[0, 0, 0, 1]]})"),
+            "x.json.format: this program reads \"penstock-schedule/1\", found \"penstock-timeline/1\"");
+}
+
 // Cut anywhere, a file is refused, never read as something smaller.
 TEST(ScheduleJson, RefusesTruncatedFiles) {
   const std::string text = schedule_text(small_schedule());
