@@ -61,7 +61,7 @@ int run_command(const RunCommandOptions& options) {
   std::optional<RunComparison> comparing;
   if (!options.compare.empty()) {
     status.show("predicting ...");
-    comparing.emplace(setup.scenario, setup.schedule, recorded, options.compare);
+    comparing.emplace(setup.scenario, setup.schedule, recorded, options.compare, options.schedule);
     status.clear();
   }
   if (!options.json) print_out(head_text(setup));

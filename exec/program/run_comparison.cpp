@@ -11,10 +11,24 @@
 #include "sim/simulate.h"
 
 namespace penstock::exec {
+namespace {
+
+constexpr const char* kScheduleFile = "schedule.json";
+
+}  // namespace
+
+std::vector<std::string> comparison_files(const std::filesystem::path& folder,
+                                          const std::filesystem::path& schedule_file) {
+  std::vector<std::string> files{kScheduleFile, "predicted.json", "measured.json", "comparison.json"};
+  std::error_code error;
+  if (!schedule_file.empty() && std::filesystem::equivalent(folder / kScheduleFile, schedule_file, error))
+    files.erase(files.begin());
+  return files;
+}
 
 RunComparison::RunComparison(const Scenario& scenario, const Schedule& schedule, int recorded_steps,
-                             std::filesystem::path folder)
-    : folder_(std::move(folder)) {
+                             std::filesystem::path folder, std::filesystem::path schedule_file)
+    : folder_(std::move(folder)), schedule_file_(std::move(schedule_file)) {
   const int periods = recorded_steps - std::max(1, scenario.run.warmup_steps);
   if (periods < 2)
     throw InputError(
@@ -31,7 +45,8 @@ RunComparison::RunComparison(const Scenario& scenario, const Schedule& schedule,
 }
 
 Comparison RunComparison::finish(const Schedule& schedule, const Timeline& measured) const {
-  write_schedule(schedule, folder_ / "schedule.json");
+  if (comparison_files(folder_, schedule_file_).front() == kScheduleFile)
+    write_schedule(schedule, folder_ / kScheduleFile);
   write_timeline(predicted_, folder_ / "predicted.json");
   write_timeline(measured, folder_ / "measured.json");
   const Comparison comparison = compare_timelines(schedule, predicted_, measured);

@@ -25,7 +25,7 @@ void check_run_outputs(const RunCommandOptions& options, const Scenario& scenari
   files.writes(beside, "--timeline");
   files.writes(options.timeline, "--timeline");
   files.writes(options.record, "--record");
-  files.writes_into(options.compare, kComparisonFiles, "--compare");
+  files.writes_into(options.compare, comparison_files(options.compare, options.schedule), "--compare");
   files.writes_into(options.dump, kDumpFiles, "--dump");
   files.check();
 }

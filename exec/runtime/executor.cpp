@@ -108,10 +108,11 @@ class Run {
     const auto last = std::find_if(ids.rbegin(), ids.rend(), [this](int id) {
       return is_gpu(program_.ops[static_cast<std::size_t>(id)].lane_kind);
     });
-    for (int step = 0; gate_.begin(step); ++step) {
-      if (last != ids.rend() && step >= kStepsAhead &&
-          !board_.wait(*last, static_cast<std::uint32_t>(step - kStepsAhead + 1)))
-        return;
+    const auto is_near = [&](int step) {
+      return last == ids.rend() || step < kStepsAhead ||
+             board_.wait(*last, static_cast<std::uint32_t>(step - kStepsAhead + 1));
+    };
+    for (int step = 0; is_near(step) && gate_.begin(step); ++step)
       for (const int id : ids) {
         if (board_.aborted()) return;
         if (is_gpu(program_.ops[static_cast<std::size_t>(id)].lane_kind))
@@ -119,7 +120,6 @@ class Run {
         else if (!launch_wait(id, step))
           return;
       }
-    }
   }
   bool launch_wait(int id, int step) {
     const BoundOp& op = program_.ops[static_cast<std::size_t>(id)];

@@ -55,8 +55,13 @@ TEST(OutputFiles, AreRefusedWhereTheyCouldNotBePutInPlace) {
   const TemporaryFolder folder;
   EXPECT_NE(refusal(folder.path() / std::string(300, 'x')).find("File name too long"), std::string::npos);
   EXPECT_EQ(refusal(folder.path() / std::string(255, 'x')), "");  // its temporary's name is shorter
-  EXPECT_NE(refusal("/proc/self/x.json").find("cannot be written: the folder /proc/self takes no new file: "), std::string::npos);
+  EXPECT_NE(refusal("/proc/self/x.json").find("cannot be written: the folder /proc/self takes no new file: "),
+            std::string::npos);
   EXPECT_EQ(entries(folder.path()), 0);  // nothing is left by asking
+}
+
+TEST(OutputFiles, AreRefusedWhereTheOldOneIsProtected) {
+  const TemporaryFolder folder;
   if (::geteuid() == 0) GTEST_SKIP() << "root writes everywhere";
   const fs::path guarded = folder.write("guarded.json", "x");
   fs::permissions(guarded, fs::perms::owner_read);

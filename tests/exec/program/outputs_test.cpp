@@ -8,6 +8,13 @@ namespace {
 
 class OutputsTest : public ProgramTest {
  protected:
+  OutputsTest() { folder_.write("s.toml", scenario()); }
+
+  /// Without a planner, for nothing here depends on the plan.
+  static std::string scenario() {
+    std::string text = kScenario;
+    return text.replace(text.find("\"penstock\""), 10, "\"zero3-offload\"");
+  }
   /// Every file below the folder, but for the command's own text.
   std::string everything() const {
     std::string all;
@@ -69,12 +76,19 @@ TEST_F(OutputsTest, NothingGoesIntoWhatIsReadAsAWhole) {
 TEST_F(OutputsTest, TheDefaultDataIsReadToo) {
   folder_.write("README.md", std::string(4096, 'a'));
   folder_.write("docs/a.md", "more");
-  std::string scenario = kScenario;
-  scenario.erase(scenario.find("data = "));
-  folder_.write("s.toml", scenario);
+  folder_.write("s.toml", scenario().erase(scenario().find("data = ")));
   expect_refused("run s.toml --timeline README.md", "would replace");
   expect_refused("run s.toml --timeline docs/a.md", "would replace");
   EXPECT_EQ(run("run s.toml --steps 1 --timeline docs/a.json").code, 0);
+}
+
+TEST_F(OutputsTest, AScheduleMayLieWhereItIsCompared) {
+  EXPECT_EQ(run("run s.toml --compare d").code, 0);
+  const std::string schedule = file_text(folder_.path() / "d/schedule.json");
+  EXPECT_EQ(run("run s.toml --schedule d/schedule.json --compare d/../d").code, 0);
+  EXPECT_EQ(file_text(folder_.path() / "d/schedule.json"), schedule);
+  shell("mv d/schedule.json d/measured.json");
+  expect_refused("run s.toml --schedule d/measured.json --compare d", "would replace");
 }
 
 TEST_F(OutputsTest, OneFileThatFailsLosesNoOther) {
