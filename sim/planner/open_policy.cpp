@@ -19,7 +19,7 @@ SearchResult quick_search(const Scenario& scenario, const SearchSpace& space, co
   options.stop = how.stop;
   options.progress = how.progress;
   options.front = false;
-  options.most_ops = kMostOps;
+  options.most_ops = std::min(kMostOps, how.most_ops);
   return search(scenario, space, options);
 }
 

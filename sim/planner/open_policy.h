@@ -14,7 +14,8 @@ namespace penstock::sim {
 
 /// Replaces `scenario.policy` by the fastest plan found for the capacities of its machine, or by the one that comes
 /// closest to fitting, and fixes it. Returns one line that says what was chosen; empty, and nothing is changed, if the
-/// preset is not the planner's or nothing was left open. Of `how` threads, deadline, stop and progress are taken.
+/// preset is not the planner's or nothing was left open. Of `how` threads, deadline, stop and progress are
+/// taken, and most_ops where it is less than the usual.
 /// Throws InputError for a figure that the machine lacks.
 std::string choose_open_policy(Scenario& scenario, const SearchOptions& how = {});
 

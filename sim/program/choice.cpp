@@ -108,4 +108,9 @@ std::filesystem::path catalogue_folder() {
   return std::filesystem::is_directory("scenarios") ? "scenarios" : PENSTOCK_CATALOGUE;
 }
 
+std::vector<Remedy> find_remedies(const Scenario& asked) {
+  const StatusLine status("looking for what would make it fit");
+  return remedies(asked);
+}
+
 }  // namespace penstock::sim

@@ -8,6 +8,7 @@
 #include "shared/ir/memory.h"
 #include "shared/ir/schedule.h"
 #include "shared/scenario/scenario.h"
+#include "sim/planner/remedy.h"
 
 namespace penstock::sim {
 
@@ -31,5 +32,9 @@ std::string excess_text(const std::vector<TierMemory>& memory, const Machine& ma
 
 /// The catalogue: ./scenarios, or else the one that the program was built with.
 std::filesystem::path catalogue_folder();
+
+/// remedies (sim/planner/remedy.h) of a scenario that does not fit, as it was read, with a line on the terminal
+/// meanwhile.
+std::vector<Remedy> find_remedies(const Scenario& asked);
 
 }  // namespace penstock::sim

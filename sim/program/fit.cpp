@@ -29,6 +29,7 @@ std::string fits_text(const SystemVerdict& verdict, const std::string& system_ex
 
 int fit(const FitOptions& options) {
   Scenario scenario = load_scenario(options.scenario);
+  const Scenario asked = scenario;
   const std::string planned = planned_line(scenario);
   const Schedule schedule = proved_schedule(scenario, {});
   const std::vector<TierMemory> memory = memory_on(schedule, scenario);
@@ -37,6 +38,8 @@ int fit(const FitOptions& options) {
   const std::optional<SystemMemory>& system = verdict.memory;
   const std::string system_excess = system ? excess_text(*system) : "";
   const std::string only = simulated_only(schedule, scenario);
+  std::vector<Remedy> remedies;
+  if (!excess.empty()) remedies = find_remedies(asked);
   if (options.json) {
     nlohmann::ordered_json result = {{"format", "penstock-fit/1"},
                                      {"scenario", scenario.name},
@@ -45,7 +48,8 @@ int fit(const FitOptions& options) {
                                      {"parameters", scenario.model.parameters},
                                      {"schedule", schedule_hash(schedule)},
                                      {"fits", excess.empty()},
-                                     {"memory", memory_json(memory, scenario.machine)}};
+                                     {"memory", memory_json(memory, scenario.machine)},
+                                     {"would_fit", remedies_json(remedies)}};
     if (system) result["system"] = system_json(*system);
     if (!verdict.left_out.empty()) result["system_left_out"] = verdict.left_out;
     put_executable(result, only);
@@ -60,7 +64,8 @@ int fit(const FitOptions& options) {
   if (excess.empty() && system_excess.empty()) return kExitDone;
   std::fflush(stdout);
   if (!excess.empty())
-    throw DoesNotFit(fmt::format("{} does not fit {}: {}", scenario.path.string(), scenario.machine.name, excess));
+    throw DoesNotFit(fmt::format("{} does not fit {}: {}. {}", scenario.path.string(), scenario.machine.name, excess,
+                                 remedies_text(remedies)));
   throw DoesNotFit(fmt::format("{} does not fit {} with what the code of {} adds: {}; --ours leaves that out",
                                scenario.path.string(), scenario.machine.name, system->name, system_excess));
 }

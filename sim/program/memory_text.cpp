@@ -98,6 +98,17 @@ ordered_json memory_json(const std::vector<TierMemory>& memory, const Machine& m
   return tiers;
 }
 
+ordered_json remedies_json(const std::vector<Remedy>& remedies) {
+  ordered_json list = ordered_json::array();
+  for (const Remedy& remedy : remedies)
+    list.push_back({{"key", remedy.key},
+                    {"value", remedy.value},
+                    {"cost", remedy.cost},
+                    {"step_seconds", remedy.step_seconds},
+                    {"tokens_per_second", remedy.tokens_per_second}});
+  return list;
+}
+
 std::string json_text(const ordered_json& value) {
   return value.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }

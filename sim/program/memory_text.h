@@ -7,6 +7,7 @@
 
 #include "shared/ir/memory.h"
 #include "shared/machine/machine.h"
+#include "sim/planner/remedy.h"
 
 namespace penstock::sim {
 
@@ -18,6 +19,9 @@ std::string capacity_text(TierKind tier, const Machine& machine);
 /// What each arena holds, largest first, one line per tier.
 std::string contents_text(const std::vector<TierMemory>& memory);
 nlohmann::ordered_json memory_json(const std::vector<TierMemory>& memory, const Machine& machine);
+
+/// What would make a scenario fit that does not.
+nlohmann::ordered_json remedies_json(const std::vector<Remedy>& remedies);
 
 /// Two-blank-indented JSON with a line end; bytes that are not UTF-8 are replaced.
 std::string json_text(const nlohmann::ordered_json& value);

@@ -18,14 +18,15 @@ int plan(const PlanOptions& options) {
   files.reads(scenario.files);
   files.writes(options.output, "-o");
   files.check();
+  const Scenario asked = scenario;
   const std::string planned = planned_line(scenario);
   const Schedule schedule = proved_schedule(scenario, {});
   const std::vector<TierMemory> memory = memory_on(schedule, scenario);
   const std::string excess = excess_text(memory, scenario.machine);
   if (!excess.empty() && !options.ignore_capacity)
     throw DoesNotFit(
-        fmt::format("{} does not fit {}: {}; nothing was written (--ignore-capacity writes it all the same)",
-                    scenario.path.string(), scenario.machine.name, excess));
+        fmt::format("{} does not fit {}: {}; nothing was written (--ignore-capacity writes it all the same). {}",
+                    scenario.path.string(), scenario.machine.name, excess, remedies_text(find_remedies(asked))));
   write_schedule(schedule, options.output);
   const std::string hash = schedule_hash(schedule);
   const std::string only = simulated_only(schedule, scenario);

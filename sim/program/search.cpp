@@ -226,10 +226,13 @@ SearchResult run_search(const Scenario& scenario, const SearchCommandOptions& co
 }
 
 [[noreturn]] void say_shortage(const Scenario& scenario, const SearchResult& result) {
-  throw DoesNotFit(fmt::format("{}: no schedule of {} fits {}. The closest: {}; {}", scenario.path.string(),
+  Scenario asked = scenario;  // whatever its preset, the planner has looked for another schedule
+  for (const PresetInfo& preset : presets())
+    if (preset.planned) asked.policy.name = preset.name;
+  throw DoesNotFit(fmt::format("{}: no schedule of {} fits {}. The closest: {}; {}. {}", scenario.path.string(),
                                scenario.model.config.name, scenario.machine.name,
                                shortage_text(result.shortage.arenas, scenario.machine),
-                               candidate_text(result.shortage.candidate)));
+                               candidate_text(result.shortage.candidate), remedies_text(find_remedies(asked))));
 }
 
 }  // namespace

@@ -171,6 +171,7 @@ std::string write_files(const SimulateCommandOptions& options, const Schedule& s
 int simulate_command(const SimulateCommandOptions& options) {
   Scenario scenario = load_scenario(options.scenario);
   check_outputs(options, scenario, {});
+  const Scenario asked = scenario;
   const std::string planned = options.schedule.empty() ? planned_line(scenario) : "";
   const Schedule schedule = proved_schedule(scenario, options.schedule);
   std::filesystem::path beside;
@@ -180,8 +181,9 @@ int simulate_command(const SimulateCommandOptions& options) {
   const std::vector<TierMemory> memory = memory_on(schedule, scenario);
   const std::string excess = excess_text(memory, scenario.machine);
   if (!excess.empty() && !options.ignore_capacity)
-    throw DoesNotFit(fmt::format("{} does not fit {}: {} (--ignore-capacity simulates it all the same)",
-                                 scenario.path.string(), scenario.machine.name, excess));
+    throw DoesNotFit(fmt::format("{} does not fit {}: {} (--ignore-capacity simulates it all the same){}",
+                                 scenario.path.string(), scenario.machine.name, excess,
+                                 options.schedule.empty() ? ". " + remedies_text(find_remedies(asked)) : ""));
   Prediction prediction;
   {
     const StatusLine status("simulating");
