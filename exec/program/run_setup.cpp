@@ -15,6 +15,7 @@
 #include "shared/compare/timeline_schedule.h"
 #include "shared/error.h"
 #include "shared/ir/schedule_json.h"
+#include "sim/planner/remedy.h"
 
 namespace penstock::exec {
 namespace {
@@ -64,6 +65,27 @@ RunShape run_shape(const RunCommandOptions& options, const RunSetup& setup, int 
   return shape;
 }
 
+/// Plans what is open, and holds the schedule against the machine.
+void plan_and_prove(const RunCommandOptions& options, const MemoryLimits& limits, RunSetup& setup, StatusLine& status) {
+  const Scenario asked = within_room(setup.scenario, setup.room);
+  if (options.schedule.empty()) {
+    status.show("planning ...");
+    setup.planned = planned_line(setup.scenario, setup.room);
+  }
+  status.show("writing and proving the schedule ...");
+  try {
+    setup.schedule = proved_schedule(setup.scenario, options.schedule);
+    require_no_drive(setup.schedule, setup.scenario, setup.backend->is_host(), options.schedule);
+    require_host_memory(setup.schedule, arena_bytes(setup.schedule), setup.backend->is_host(), setup.beside, limits);
+  } catch (const DoesNotFit& error) {
+    if (!options.schedule.empty()) throw;
+    status.show("looking for what would make it fit ...");
+    const std::vector<sim::Remedy> remedies = sim::remedies(asked);
+    status.clear();
+    throw DoesNotFit(fmt::format("{} {}", error.what(), sim::remedies_text(remedies)));
+  }
+}
+
 }  // namespace
 
 RunSetup prepare_run(const RunCommandOptions& options, StatusLine& status) {
@@ -97,14 +119,7 @@ RunSetup prepare_run(const RunCommandOptions& options, StatusLine& status) {
   setup.host_bytes = limits.usable_bytes();
   setup.beside = beside_arenas(scenario.model, run_shape(options, setup, limits.cores), setup.host_bytes);
   setup.room = arena_room(setup.scenario, *setup.backend, setup.beside.largest_arenas(setup.host_bytes));
-  if (options.schedule.empty()) {
-    status.show("planning ...");
-    setup.planned = planned_line(setup.scenario, setup.room);
-  }
-  status.show("writing and proving the schedule ...");
-  setup.schedule = proved_schedule(setup.scenario, options.schedule);
-  require_no_drive(setup.schedule, scenario, setup.backend->is_host(), options.schedule);
-  require_host_memory(setup.schedule, arena_bytes(setup.schedule), setup.backend->is_host(), setup.beside, limits);
+  plan_and_prove(options, limits, setup, status);
   if (!options.dump.empty())
     require_dumpable(options.dump, setup.schedule, setup.scenario.model, setup.scenario.run.steps);
   if (!options.timeline.empty() && options.schedule.empty()) {

@@ -98,13 +98,18 @@ TierCapacities arena_room(const Scenario& scenario, const Backend& backend, std:
   return room;
 }
 
-std::string planned_line(Scenario& scenario, const TierCapacities& room) {
-  Scenario within = scenario;  // the schedule keeps the machine's capacities
+Scenario within_room(const Scenario& scenario, const TierCapacities& room) {
+  Scenario within = scenario;
   Machine& machine = within.machine;
   machine.gpu.hbm_bytes = room.hbm;
   machine.dram_bytes = room.dram;
   machine.nvme.bytes = room.nvme;
   machine.gpu.context_bytes = machine.reserve_bytes = 0;
+  return within;
+}
+
+std::string planned_line(Scenario& scenario, const TierCapacities& room) {
+  Scenario within = within_room(scenario, room);  // the schedule keeps the machine's capacities
   const std::string plan = sim::choose_open_policy(within);
   scenario.policy = within.policy;
   scenario.fixed = within.fixed;
@@ -115,7 +120,7 @@ Schedule proved_schedule(const Scenario& scenario, const fs::path& file) {
   const PolicyInput input = scenario.policy_input();
   if (file.empty())
     if (const ArenaBytes arenas = arena_bytes(input); !fits(arenas, input))
-      throw DoesNotFit(fmt::format("{}: policy {} does not fit: {}; {}", scenario.path.string(), scenario.policy.name,
+      throw DoesNotFit(fmt::format("{}: policy {} does not fit: {}; {}.", scenario.path.string(), scenario.policy.name,
                                    sim::shortage_text(arenas, scenario.machine), what_takes_it(scenario)));
   Schedule schedule = file.empty() ? make_schedule(input) : read_schedule(file);
   if (!file.empty()) {

@@ -31,6 +31,9 @@ void limit_hbm(Scenario& scenario, const Backend& backend);
 /// memory, of which on the host backend HBM is a part. No NVMe: the executor does no I/O.
 TierCapacities arena_room(const Scenario& scenario, const Backend& backend, std::int64_t host_bytes);
 
+/// The scenario on a machine that has `room` and nothing else.
+Scenario within_room(const Scenario& scenario, const TierCapacities& room);
+
 /// choose_open_policy (sim/planner/open_policy.h) for arenas of at most `room`. Returns what was planned as a line to
 /// be printed, empty if nothing was.
 std::string planned_line(Scenario& scenario, const TierCapacities& room);

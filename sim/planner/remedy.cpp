@@ -8,6 +8,7 @@
 
 #include "shared/error.h"
 #include "shared/scenario/policy_toml.h"
+#include "shared/toml_reader.h"
 #include "shared/units.h"
 #include "sim/planner/open_policy.h"
 #include "sim/planner/search.h"
@@ -57,6 +58,15 @@ std::string policy_value(const PolicyParameters& policy, const std::string& key)
   for (std::string line; std::getline(lines, line);)
     if (line.starts_with(key + " = ")) return line.substr(key.size() + 3);
   return {};
+}
+
+/// The planner's policy with what [policy] gives beside the preset's name.
+PolicyParameters ours_with_fixed(const Scenario& scenario) {
+  std::string text = "[policy]\nname = \"penstock\"\n";
+  for (const std::string& key : scenario.fixed)
+    if (const std::string value = policy_value(scenario.policy, key); !value.empty())
+      text += fmt::format("{} = {}\n", key, value);
+  return read_policy(parse_toml(text, scenario.path.string()));
 }
 
 class Remedies {
@@ -125,11 +135,8 @@ class Remedies {
                                                      [&](Scenario& s) { s.micro_batch = size; }))
         break;
     if (!planned_)
-      attempt("policy.name", "\"penstock\"", "no longer the preset's schedule, and the numerics of ours",
-              [](Scenario& s) {
-                s.policy = preset_parameters("penstock");
-                s.fixed.clear();
-              });
+      attempt("policy.name", "\"penstock\"", "no longer the preset's schedule, nor its numerics",
+              [](Scenario& s) { s.policy = ours_with_fixed(s); });
   }
 
   /// A key that the scenario fixes gets the value that the planner would give it.
@@ -152,11 +159,12 @@ class Remedies {
   }
 
   template <typename Change>
-  void attempt_policy(const std::string& key, const char* cost, Change change) {
+  bool attempt_policy(const std::string& key, const char* cost, Change change) {
     Scenario changed = scenario_;
     change(changed.policy);
     const std::string value = policy_value(changed.policy, key);
-    if (value != policy_value(scenario_.policy, key)) attempt({"policy." + key, value, cost}, std::move(changed));
+    if (value == policy_value(scenario_.policy, key)) return false;
+    return attempt({"policy." + key, value, cost}, std::move(changed));
   }
 
   void preset_places() {
@@ -164,10 +172,11 @@ class Remedies {
     constexpr const char* kTravel = "more crosses the link";
     constexpr const char* kLessAhead = "less is fetched ahead";
     for (const Keep keep : {Keep::input_attention, Keep::input})
-      if (keep < scenario_.policy.keep) attempt_policy("keep", kRecompute, [&](auto& p) { p.keep = keep; });
+      if (keep < scenario_.policy.keep && attempt_policy("keep", kRecompute, [&](auto& p) { p.keep = keep; })) break;
     for (const int every : {2, 4, 8})
-      if (every > scenario_.policy.checkpoint_every)
-        attempt_policy("checkpoint_every", kRecompute, [&](auto& p) { p.checkpoint_every = every; });
+      if (every > scenario_.policy.checkpoint_every &&
+          attempt_policy("checkpoint_every", kRecompute, [&](auto& p) { p.checkpoint_every = every; }))
+        break;
     attempt_policy("activations", kTravel, [](auto& p) { p.activations = TierKind::dram; });
     attempt_policy("gradients", "gradients wait elsewhere",
                    [](auto& p) { p.gradients = p.gradients == TierKind::dram ? TierKind::hbm : TierKind::dram; });
@@ -282,23 +291,28 @@ class Remedies {
 
   void rank() {
     if (trials_.size() > kMostOfAClass) trials_.resize(kMostOfAClass);
-    for (Trial& trial : trials_) predict(trial);
+    std::erase_if(trials_, [&](Trial& trial) { return !predict(trial); });
     std::stable_sort(trials_.begin(), trials_.end(), [](const Trial& a, const Trial& b) {
       return a.remedy.tokens_per_second > b.remedy.tokens_per_second;
     });
   }
 
-  void predict(Trial& trial) const {
+  /// False if there is no plan after all: the machine lacks a figure that it needs.
+  bool predict(Trial& trial) const {
     Scenario& scenario = trial.scenario;
     try {
       SearchOptions how;
       how.threads = threads_;
       how.most_ops = kMostOps;
       choose_open_policy(scenario, how);
-      const Schedule schedule = make_schedule(scenario.policy_input());
+      const PolicyInput input = scenario.policy_input();
+      const Schedule schedule = make_schedule(input);
+      if (!fits(arena_bytes(input), input)) return false;
       trial.remedy.step_seconds = simulate(schedule, scenario.machine, {64, false, false}).step_seconds;
       trial.remedy.tokens_per_second = static_cast<double>(schedule.tokens_per_step()) / trial.remedy.step_seconds;
-    } catch (const InputError&) {  // a figure that the machine lacks: shown without a time
+      return true;
+    } catch (const InputError&) {
+      return false;
     }
   }
 

@@ -25,7 +25,7 @@ namespace penstock::sim {
 struct Remedy {
   std::string key, value;        // as `--set KEY=VALUE` takes them: "run.deterministic", "false"
   std::string cost;              // what it costs besides time
-  double step_seconds = 0;       // predicted, of what a short search finds; 0 = not predicted
+  double step_seconds = 0;       // predicted, of what a short search finds
   double tokens_per_second = 0;  // then
 };
 

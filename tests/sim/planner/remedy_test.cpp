@@ -1,0 +1,105 @@
+#include "sim/planner/remedy.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "sim/planner/open_policy.h"
+#include "tests/sim/planner/small_scenario.h"
+#include "tests/source_folder.h"
+
+namespace penstock::sim {
+namespace {
+
+using Overrides = std::vector<std::string>;
+
+Scenario read(const std::string& file, const Overrides& overrides) {
+  return read_scenario(source_folder() / "scenarios" / file, overrides);
+}
+
+bool fits_as_it_is(Scenario scenario) {
+  choose_open_policy(scenario);
+  const PolicyInput input = scenario.policy_input();
+  return penstock::fits(arena_bytes(input), input);
+}
+
+/// Each of them, given as the text says, makes it fit, alone.
+void expect_that_each_is_enough(const std::string& file, const Overrides& overrides,
+                                const std::vector<Remedy>& remedies) {
+  ASSERT_FALSE(fits_as_it_is(read(file, overrides))) << file;
+  ASSERT_FALSE(remedies.empty()) << file;
+  EXPECT_LE(remedies.size(), static_cast<std::size_t>(kMostRemedies));
+  for (const Remedy& remedy : remedies) {
+    Overrides with = overrides;
+    with.push_back(remedy.key + "=" + remedy.value);
+    EXPECT_TRUE(fits_as_it_is(read(file, with))) << file << ": " << with.back();
+    EXPECT_FALSE(remedy.cost.empty()) << remedy.key;
+    EXPECT_GT(remedy.step_seconds, 0) << remedy.key;
+  }
+}
+
+TEST(Remedy, ALongSequenceOnAnH200FitsWithUnorderedAttention) {
+  const std::string file = "qwen2.5-7b-h200-128gb.toml";
+  const Overrides overrides{"workload.sequence_length=131072", "workload.sequences=1", "workload.micro_batch=1"};
+  const std::vector<Remedy> found = remedies(read(file, overrides));
+  expect_that_each_is_enough(file, overrides, found);
+  EXPECT_EQ(found.front().key, "run.deterministic");
+  EXPECT_EQ(found.front().value, "false");
+  EXPECT_NE(remedies_text(found).find("run.deterministic = false (the last bits vary from run to run"),
+            std::string::npos)
+      << remedies_text(found);
+}
+
+TEST(Remedy, AFixedKeepLevelIsNamedWithTheValueThatFits) {
+  const std::string file = "qwen2.5-7b-h200-128gb.toml";
+  const Overrides overrides{"policy.keep=everything", "policy.activations=hbm", "policy.group=all"};
+  const std::vector<Remedy> found = remedies(read(file, overrides));
+  expect_that_each_is_enough(file, overrides, found);
+  const auto keep =
+      std::find_if(found.begin(), found.end(), [](const Remedy& remedy) { return remedy.key == "policy.keep"; });
+  ASSERT_NE(keep, found.end());
+  EXPECT_EQ(keep->value, "\"input\"");
+}
+
+TEST(Remedy, OfAPresetItNamesTheKeysOfThePreset) {
+  const std::string file = "qwen2.5-3b-h200.toml";
+  const Overrides overrides{"policy.name=resident", "policy.keep=everything", "workload.micro_batch=80"};
+  const std::vector<Remedy> found = remedies(read(file, overrides));
+  expect_that_each_is_enough(file, overrides, found);
+  ASSERT_EQ(found.size(), 3u) << remedies_text(found);
+  EXPECT_EQ(found[0].key + found[0].value, "workload.micro_batch32");  // the largest divisor that fits
+  EXPECT_EQ(found[1].key + found[1].value, "policy.keep\"input_attention\"");
+  EXPECT_GT(found[0].tokens_per_second, found[1].tokens_per_second);
+  EXPECT_EQ(found[2].key, "machine.hbm");  // another class: as fast, but to be bought
+}
+
+TEST(Remedy, WhereThePlannerHasTriedEverythingItIsTheMachineOrTheTask) {
+  const std::string file = "llama-3.1-8b-rtx4090.toml";
+  const Overrides overrides{"machine.dram=32 GiB", "machine.nvme=0 B"};
+  const std::vector<Remedy> found = remedies(read(file, overrides));
+  expect_that_each_is_enough(file, overrides, found);
+  EXPECT_TRUE(found.front().key == "machine.dram" || found.front().key == "machine.hbm") << found.front().key;
+  EXPECT_EQ(found.back().key, "model.layers");
+}
+
+TEST(Remedy, ADesktopThatLacksAFewGibIsToldHowMany) {
+  const std::string file = "qwen2.5-14b-rtx4090-256gb.toml";
+  const Overrides overrides{"machine.nvme=0 B", "machine.dram=160 GiB"};
+  expect_that_each_is_enough(file, overrides, remedies(read(file, overrides)));
+}
+
+TEST(Remedy, ThereMayBeNone) {
+  Scenario scenario = test::small_scenario(small::llama());
+  scenario.machine.dram_bytes = scenario.machine.gpu.hbm_bytes = 64;
+  const std::vector<Remedy> found = remedies(scenario, 1);
+  EXPECT_TRUE(found.empty()) << remedies_text(found);
+  EXPECT_EQ(remedies_text(found), "No single key makes it fit.");
+}
+
+TEST(Remedy, IsTheSameForAnyNumberOfThreads) {
+  const Scenario scenario = read("qwen2.5-7b-h200-128gb.toml", {"policy.keep=everything", "policy.activations=hbm"});
+  EXPECT_EQ(remedies_text(remedies(scenario, 1)), remedies_text(remedies(scenario, 2)));
+}
+
+}  // namespace
+}  // namespace penstock::sim
