@@ -3,8 +3,6 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <atomic>
-#include <cstdlib>
 #include <optional>
 
 #include "shared/command_files.h"
@@ -13,8 +11,6 @@
 #include "shared/files.h"
 #include "shared/ir/schedule_json.h"
 #include "shared/scenario/policy_toml.h"
-#include "shared/standard_streams.h"
-#include "shared/stop_signals.h"
 #include "shared/toml_reader.h"
 #include "shared/units.h"
 #include "sim/planner/candidate_text.h"
@@ -26,6 +22,7 @@
 #include "sim/planner/sensitivity.h"
 #include "sim/program/choice.h"
 #include "sim/program/commands.h"
+#include "sim/program/gentle_stop.h"
 #include "sim/program/memory_text.h"
 #include "sim/program/progress.h"
 #include "sim/program/range_text.h"
@@ -35,16 +32,6 @@ namespace penstock::sim {
 namespace {
 
 using nlohmann::ordered_json;
-
-std::atomic<bool> stop_asked = false;
-
-/// A wish to end is one for the best so far; a second one is for the end.
-void end_search(int wishes, std::string_view cause) {
-  if (wishes > 1) std::_Exit(kExitFailed);
-  stop_asked = true;
-  tell(fmt::format("{}penstock-sim: {}: the best so far follows. Once more ends at once, without it\n",
-                   ::isatty(STDERR_FILENO) == 1 ? "\r\033[K" : "", cause));
-}
 
 /// What the plan is, in full: everything that the report shows.
 struct Found {
@@ -213,10 +200,8 @@ SearchResult run_search(const Scenario& scenario, const SearchCommandOptions& co
         std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(command.seconds));
   options.tolerance = command.tolerance / 100;
   options.front = !command.no_front;
-  options.stop = &stop_asked;
   StatusLine status("searching");
   options.progress = status.searching();
-  const StopSignals signals(end_search);
   SearchResult result = search(scenario, default_space(scenario), options);
   if (result.best.empty() || is_stopped(options)) return result;
   // The short search of policy `penstock` looks elsewhere; where it found more, this one goes on from there.
@@ -245,7 +230,13 @@ int search_command(const SearchCommandOptions& command) {
   outputs.writes(command.scenario_out, "--scenario-out");
   outputs.check();
   SearchOptions options;
-  const SearchResult result = run_search(scenario, command, options);
+  SearchResult result;
+  {
+    const GentleStop stop("the best so far follows");
+    options.stop = &stop.asked();
+    result = run_search(scenario, command, options);
+    options.stop = nullptr;
+  }
   if (result.best.empty() && !result.complete)
     throw std::runtime_error("the search was stopped before it found anything that fits");
   if (result.best.empty()) say_shortage(scenario, result);

@@ -16,6 +16,7 @@
 #include "sim/planner/search.h"
 #include "sim/program/choice.h"
 #include "sim/program/commands.h"
+#include "sim/program/gentle_stop.h"
 #include "sim/program/memory_text.h"
 #include "sim/program/progress.h"
 #include "sim/program/range_text.h"
@@ -58,6 +59,7 @@ Axis parse_axis(const std::string& text) {
   }
 }
 
+const std::string kStopped = "not predicted: the sweep was stopped";
 const std::string kOnDrive = "simulated only: something is on NVMe";
 
 struct Row {
@@ -239,8 +241,13 @@ int sweep(const SweepOptions& options) {
   std::vector<Row> rows = all_rows(axes);
   {
     StatusLine status(fmt::format("predicting {} rows", rows.size()));
+    const GentleStop stop("the rows under way are finished, and what there is of the table follows");
     std::atomic<std::size_t> done = 0;
     parallel_for(rows.size(), thread_count(options.threads), [&](std::size_t i, std::size_t) {
+      if (stop.asked()) {
+        rows[i].problem = kStopped;
+        return;
+      }
       try {
         evaluate(options, axes, rows[i]);
       } catch (const InputError& error) {
@@ -249,9 +256,11 @@ int sweep(const SweepOptions& options) {
       status.update(fmt::format("predicting {} rows: {} done", rows.size(), ++done));
     });
   }
+  const auto stopped = std::count_if(rows.begin(), rows.end(), [](const Row& row) { return row.problem == kStopped; });
+  if (stopped == std::ssize(rows)) throw std::runtime_error("the sweep was stopped before it predicted anything");
   // A wish that no row understands is a mistake in the wish.
   const auto is_bad = [](const Row& row) { return row.fits && !row.problem.empty(); };
-  if (std::all_of(rows.begin(), rows.end(), is_bad)) throw InputError(rows.front().problem);
+  if (stopped == 0 && std::all_of(rows.begin(), rows.end(), is_bad)) throw InputError(rows.front().problem);
   if (options.json || options.format == "json")
     fmt::print("{}", json_text(json(axes, rows)));
   else

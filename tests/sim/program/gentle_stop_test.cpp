@@ -1,4 +1,4 @@
-// Ctrl-C in a search: the best so far, whole.
+// Ctrl-C in a long command: what there is so far, whole.
 #include <stdlib.h>
 
 #include <nlohmann/json.hpp>
@@ -42,7 +42,7 @@ class Terminal {
   std::string name_, text_;
 };
 
-TEST(SearchStop, GivesTheBestSoFar) {
+TEST(GentleStop, ASearchGivesTheBestSoFar) {
   const TemporaryFolder folder;
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     Terminal terminal;
@@ -63,6 +63,28 @@ TEST(SearchStop, GivesTheBestSoFar) {
     EXPECT_GT(result["tokens_per_second"].get<double>(), 0);
     EXPECT_TRUE(std::filesystem::exists(folder.path() / "schedule.json"));
   }
+}
+
+TEST(GentleStop, ASweepGivesTheRowsThatItHas) {
+  const TemporaryFolder folder;
+  Terminal terminal;
+  // One row after the other, each a search of a second.
+  ChildProcess sweep(
+      folder.path(),
+      {PENSTOCK_PROGRAM_FOLDER "/penstock-sim", "sweep", (source_folder() / "scenarios/qwen2.5-7b-h200.toml").string(),
+       "--threads", "1", "--search", "--vary", "workload.sequences=16,80,160,320,640", "--json"},
+      terminal.as_error());
+  terminal.read_until(": 1 done");
+  sweep.send(SIGINT);
+  std::string shown;
+  std::jthread reader([&] { shown = terminal.read_until("\1"); });
+  EXPECT_EQ(sweep.finish(), 0);
+  reader.join();
+  EXPECT_NE(shown.find("what there is of the table follows"), std::string::npos);
+  const nlohmann::json rows = nlohmann::json::parse(sweep.out())["rows"];
+  ASSERT_EQ(rows.size(), 5u);
+  EXPECT_TRUE(rows.front().contains("tokens_per_second")) << rows.front();
+  EXPECT_EQ(rows.back().value("problem", ""), "not predicted: the sweep was stopped");
 }
 
 }  // namespace
