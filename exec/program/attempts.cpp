@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <stdexcept>
+
 #include "shared/error.h"
 #include "shared/standard_streams.h"
 
@@ -11,8 +13,8 @@ bool Attempts::make(const std::function<void()>& write) {
   try {
     write();
     return true;
-  } catch (...) {
-    keep_or_tell();
+  } catch (const std::exception& error) {
+    keep_or_tell(error.what());
     return false;
   }
 }
@@ -32,19 +34,14 @@ bool Attempts::make_of_enough_steps(const std::function<void()>& write) {
 }
 
 void Attempts::finish() const {
-  if (first_) std::rethrow_exception(first_);
+  if (first_) throw std::runtime_error(*first_);
 }
 
-void Attempts::keep_or_tell() {
-  if (!first_) {
-    first_ = std::current_exception();
-    return;
-  }
-  try {
-    throw;
-  } catch (const std::exception& error) {
-    tell(fmt::format("penstock-exec: {}\n", error.what()));
-  }
+void Attempts::keep_or_tell(const char* what) {
+  if (first_)
+    tell(fmt::format("penstock-exec: {}\n", what));
+  else
+    first_ = what;
 }
 
 }  // namespace penstock::exec

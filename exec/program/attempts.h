@@ -1,8 +1,9 @@
 // Several things to write at the end of a run, each by itself: one that fails loses no other.
 #pragma once
 
-#include <exception>
 #include <functional>
+#include <optional>
+#include <string>
 
 namespace penstock::exec {
 
@@ -15,14 +16,15 @@ class Attempts {
   bool make(const std::function<void()>& write);
   /// For what needs a number of steps: an InputError of a stopped run is told and is no failure.
   bool make_of_enough_steps(const std::function<void()>& write);
-  /// Rethrows the first failure; later ones were told.
+  /// Throws std::runtime_error with the first failure, whatever it was: all that could be known was refused before the
+  /// run. Later ones were told.
   void finish() const;
 
  private:
-  void keep_or_tell();
+  void keep_or_tell(const char* what);
 
   bool stopped_;
-  std::exception_ptr first_;
+  std::optional<std::string> first_;
 };
 
 }  // namespace penstock::exec

@@ -95,7 +95,7 @@ int check(const CheckOptions& options);
 
 struct CompareOptions {
   std::filesystem::path predicted, measured;
-  std::filesystem::path schedule;  // empty and no scenario: schedule.json beside `predicted`
+  std::filesystem::path schedule;  // empty and no scenario: the one beside them (timeline_schedule.h)
   ScenarioChoice scenario;         // may be empty
   std::filesystem::path trace, html;
   bool json = false;
