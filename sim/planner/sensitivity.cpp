@@ -13,7 +13,10 @@ constexpr double kFaster = 1.1;
 void scale_gpu(Gpu& gpu, double factor) {
   gpu.matmul_flops_per_second *= factor;
   gpu.matmul_burst_flops_per_second *= factor;
-  for (MatmulPoint& point : gpu.matmuls) point.seconds /= factor;
+  for (MatmulPoint& point : gpu.matmuls) {
+    point.seconds /= factor;
+    point.sustained_seconds /= factor;
+  }
   for (AttentionRate& rate : gpu.attention.by_head_dim) {
     rate.forward *= factor;
     rate.backward *= factor;
@@ -22,12 +25,17 @@ void scale_gpu(Gpu& gpu, double factor) {
   for (AttentionPoint& point : gpu.attentions) {
     point.forward_seconds /= factor;
     point.backward_seconds /= factor;
+    point.forward_sustained_seconds /= factor;
+    point.backward_sustained_seconds /= factor;
   }
 }
 
 void scale_hbm(Gpu& gpu, double factor) {
   gpu.hbm_bytes_per_second *= factor;
-  for (ElementwisePoint& point : gpu.elementwise) point.seconds /= factor;
+  for (ElementwisePoint& point : gpu.elementwise) {
+    point.seconds /= factor;
+    point.sustained_seconds /= factor;
+  }
 }
 
 void scale_direction(LinkDirection& direction, double factor) {
@@ -50,7 +58,12 @@ void scale_dram(Cpu& cpu, double factor) {
   cpu.dram_bytes_per_second *= factor;
   for (ThreadRate& rate : cpu.dram_by_threads) rate.per_second *= factor;
   for (ThreadRate& rate : cpu.adamw_by_threads) rate.per_second *= factor;
-  for (DramSharing& point : cpu.sharing) point.cpu_bytes_per_second *= factor;
+  for (HostPassPoint& point : cpu.passes) point.seconds /= factor;
+  for (DramSharing& point : cpu.sharing) {
+    point.cpu_bytes_per_second *= factor;
+    point.h2d_bytes_per_second *= factor;  // machine_capacities caps them at what the link gives
+    point.d2h_bytes_per_second *= factor;
+  }
 }
 
 void scale_nvme(Nvme& nvme, double factor) {
@@ -85,8 +98,11 @@ std::vector<Sensitivity> sensitivities(const Schedule& schedule, const Machine& 
   std::vector<Sensitivity> result;
   std::vector<const char*> parts{"matmul", "hbm", "link", "dram"};
   if (uses_nvme(schedule)) parts.push_back("nvme");
-  for (const char* part : parts)
-    result.push_back({part, kFaster, planned_step_seconds(schedule, with_faster(machine, part, kFaster))});
+  const double now = planned_step_seconds(schedule, machine);
+  for (const char* part : parts) {
+    const double unpaced = now / planned_step_seconds(schedule, with_faster(machine, part, kFaster)) - 1;
+    result.push_back({part, kFaster, std::max(0.0, unpaced), unpaced});
+  }
   return result;
 }
 

@@ -91,9 +91,11 @@ ordered_json search_json(const Found& found, const SearchResult& result, const S
     preset["name"] = entry.origin;
     presets.push_back(preset);
   }
-  for (const Sensitivity& one : found.sensitivities)
-    faster[one.part] = {{"factor", one.factor}, {"step_seconds", one.step_seconds}};
   const Prediction& prediction = found.prediction;
+  for (const Sensitivity& one : found.sensitivities)
+    faster[one.part] = {{"factor", one.factor},
+                        {"step_seconds", prediction.step_seconds / (1 + one.gain)},
+                        {"unpaced_step_seconds", prediction.step_seconds / (1 + one.unpaced_gain)}};
   const ErrorRange error = step_error_range(found.scenario.machine);
   return {{"format", "penstock-search/1"},
           {"scenario", found.scenario.name},
@@ -128,6 +130,8 @@ ordered_json search_json(const Found& found, const SearchResult& result, const S
           {"memory", memory_json(found.memory, found.scenario.machine)}};
 }
 
+constexpr double kVisible = 5e-5;  // of a step: what rounds to 0.01 %
+
 std::string why_text(const Found& found) {
   const Prediction& prediction = found.prediction;
   const double step = prediction.step_seconds;
@@ -149,11 +153,16 @@ std::string why_text(const Found& found) {
                                                                    {"link", "  link bandwidth"},
                                                                    {"dram", "  DRAM bandwidth, AdamW rate"},
                                                                    {"nvme", "  NVMe, both directions"}};
+  std::string slower;
   for (const Sensitivity& one : found.sensitivities)
     for (const auto& [part, name] : kNames)
-      if (one.part == part)
-        rows.push_back({name, format_seconds(one.step_seconds), percent_text(step / one.step_seconds - 1)});
-  return text + "\n" + table_text(rows);
+      if (one.part == part) {
+        rows.push_back({name, format_seconds(step / (1 + one.gain)), percent_text(one.gain)});
+        if (one.unpaced_gain < -kVisible)
+          slower += fmt::format("(a faster {} at full speed: {}, since it takes from others what the step waits for)\n",
+                                one.part, percent_text(one.unpaced_gain));
+      }
+  return text + "\n" + table_text(rows) + slower;
 }
 
 std::string presets_text(const Found& found, const std::vector<Evaluated>& presets) {
