@@ -30,7 +30,9 @@ Prediction simulate(const Schedule& schedule, const Machine& machine, const Simu
   const std::vector<OpCost> costs = op_costs(schedule, model, machine);
   Capacities capacities = machine_capacities(machine, schedule_threads(costs, schedule));
   capacities.power = power_curve(machine.gpu.power, sustained_slowdown(costs));
-  if (!capacities.power.empty()) capacities.power_settle_seconds = machine.gpu.power_settle_seconds;
+  // Steps are long beside the time in which a power limit acts: what a pause spares is used up soon after it.
+  if (!capacities.power.empty() || machine.gpu.matmul_burst_flops_per_second > machine.gpu.matmul_flops_per_second)
+    capacities.power_settle_seconds = machine.gpu.power_settle_seconds;
   SimulatedRun run = simulate_costs(schedule, costs, capacities, {options.max_steps, options.record_timeline});
 
   Prediction prediction;

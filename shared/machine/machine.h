@@ -115,7 +115,7 @@ struct Gpu {
   double hbm_bytes_per_second = 0;
   double matmul_flops_per_second = 0;         // sustained
   double matmul_burst_flops_per_second = 0;   // before the power limit; 0 = as sustained
-  double power_settle_seconds = 3;            // time constant from burst to sustained; used with `power` only
+  double power_settle_seconds = 0.071;        // time constant from burst to sustained; as measured on an H200
   double attention_forward_efficiency = 0.6;  // of the matmul rate, where there is no table
   double attention_backward_efficiency = 0.45;
   AttentionRates attention;             // instead of the efficiencies
