@@ -48,6 +48,13 @@ void apply_cpu(const TomlDocument& document, Machine& machine) {
   section.finish();
 }
 
+/// Uploads move so many times the bytes of the bf16 weights.
+void widen_uploads(double times, LinkDirection& h2d, double& duplex) {
+  h2d.bytes_per_second /= times;
+  duplex /= times;
+  for (CopyPoint& point : h2d.curve) point.seconds *= times;
+}
+
 /// An upload is packed on the CPU first, piece by piece, and then crosses the link.
 void pack_uploads(double packing, LinkDirection& h2d, double& duplex) {
   const auto behind_packing = [packing](double rate) { return rate > 0 ? 1 / (1 / rate + 1 / packing) : 0; };
@@ -69,6 +76,9 @@ void apply_software(const std::filesystem::path& path, Machine& machine) {
   apply_gpu(document, machine);
   apply_cpu(document, machine);
   TomlSection link(document, "link");
+  if (link.has("upload_traffic"))
+    widen_uploads(link.number("upload_traffic", 1, 8), machine.link.h2d,
+                  machine.link.duplex_h2d_bytes_per_second);
   if (link.has("packing"))
     pack_uploads(link.bandwidth("packing"), machine.link.h2d, machine.link.duplex_h2d_bytes_per_second);
   link.finish();

@@ -1,7 +1,7 @@
 // FSDP2 (fully_shard) with CPUOffloadPolicy on one GPU: the copies of a layer's parameters run in line with compute, so
 // nothing is prefetched; gradients leave in fp32; with accumulation they are added on the host; norm, clip (8 B/param)
-// and the fused Adam run serially on the CPU. fp32 parameters, gradients and moments: 16 B/param. Not modelled: the
-// upload of fp32 shards (4 B/param) that are cast on the GPU; here the bf16 copy crosses the link.
+// and the fused Adam run serially on the CPU. fp32 parameters, gradients and moments: 16 B/param. fp32 shards cross the
+// link (4 B/param) and are cast on the GPU; here it is a bf16 copy, and scenarios/software/fsdp2.toml doubles its time.
 #include "shared/policy/presets/preset.h"
 
 namespace penstock {

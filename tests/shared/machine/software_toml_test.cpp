@@ -55,6 +55,18 @@ TEST_F(SoftwareFile, PackedUploadsTakeBothTimes) {
   EXPECT_EQ(machine.link.d2h.bytes_per_second, 20e9);
 }
 
+// Twice the bytes: half of 20 and of 10 GB/s; the curve's 0.1 s becomes 0.2. Downloads are not widened.
+TEST_F(SoftwareFile, WiderUploadsTakeAsMuchLonger) {
+  const Machine machine = applied("[link]\nupload_traffic = 2\n");
+  EXPECT_DOUBLE_EQ(machine.link.h2d.bytes_per_second, 10e9);
+  EXPECT_DOUBLE_EQ(machine.link.duplex_h2d_bytes_per_second, 5e9);
+  EXPECT_DOUBLE_EQ(machine.link.h2d.curve[0].seconds, 0.2);
+  EXPECT_EQ(machine.link.d2h.bytes_per_second, 20e9);
+  // Widened first, packed then: 1/10 + 1/5.
+  EXPECT_DOUBLE_EQ(applied("[link]\nupload_traffic = 2\npacking = \"5 GB/s\"\n").link.h2d.bytes_per_second, 1e10 / 3);
+  EXPECT_NE(error_of("[link]\nupload_traffic = 0.5\n").find("s.toml:3: [link] upload_traffic"), std::string::npos);
+}
+
 // A cap of 3.25 G parameters of 16 bytes is 52 GB/s, 2 G parameters of 26 bytes: 8 threads no longer help.
 TEST_F(SoftwareFile, AdamwIsCappedByItsTraffic) {
   const Machine machine = applied("[cpu]\nadamw = \"3.25 Gparam/s\"\nadamw_bytes_per_parameter = 16\n");
