@@ -77,8 +77,7 @@ void apply_software(const std::filesystem::path& path, Machine& machine) {
   apply_cpu(document, machine);
   TomlSection link(document, "link");
   if (link.has("upload_traffic"))
-    widen_uploads(link.number("upload_traffic", 1, 8), machine.link.h2d,
-                  machine.link.duplex_h2d_bytes_per_second);
+    widen_uploads(link.number("upload_traffic", 1, 8), machine.link.h2d, machine.link.duplex_h2d_bytes_per_second);
   if (link.has("packing"))
     pack_uploads(link.bandwidth("packing"), machine.link.h2d, machine.link.duplex_h2d_bytes_per_second);
   link.finish();

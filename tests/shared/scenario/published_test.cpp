@@ -102,14 +102,15 @@ TEST(ScenarioMachine, SoftwareChangesTheMachine) {
 /// Every committed scenario with a published figure is read, and says where the figure comes from.
 TEST(Catalogue, PublishedScenariosAreRead) {
   int count = 0;
-  for (const char* folder : {"published", "others-h200", "capacity"})
+  for (const char* folder : {"published", "capacity"})
     for (const auto& entry : std::filesystem::directory_iterator(kCatalogue / folder)) {
-      if (!entry.is_regular_file()) continue;
+      if (entry.path().extension() != ".toml") continue;
       SCOPED_TRACE(entry.path());
       const Scenario scenario = read_scenario(entry.path());
       ASSERT_TRUE(scenario.published);
       EXPECT_FALSE(scenario.published->source.empty());
-      EXPECT_TRUE(scenario.published->step_seconds > 0 || scenario.published->fits);
+      EXPECT_TRUE(scenario.published->step_seconds > 0 || scenario.published->fits ||
+                  !scenario.published->rows.empty());
       ++count;
     }
   EXPECT_GE(count, 65);

@@ -454,9 +454,9 @@ TEST(Catalogue, HardwareFiguresAreSane) {
     const Gpu& gpu = machine.gpu;
     SCOPED_TRACE(path);
     if (gpu.is_host) continue;
-    EXPECT_GE(gpu.hbm_bytes, 20e9);
+    EXPECT_GE(gpu.hbm_bytes, 16e9);
     EXPECT_LE(gpu.hbm_bytes, 200e9);
-    EXPECT_GE(gpu.hbm_bytes_per_second, 5e11);
+    EXPECT_GE(gpu.hbm_bytes_per_second, 4e11);
     EXPECT_LE(gpu.hbm_bytes_per_second, 1e13);
     // FLOP per byte of HBM at which a kernel turns from memory- to compute-bound.
     EXPECT_GE(gpu.matmul_flops_per_second / gpu.hbm_bytes_per_second, 50);

@@ -212,15 +212,24 @@ struct Measured {
 TEST(Catalogue, MemoryMeasuredOnAnH200IsMet) {
   const std::vector<std::string> deepspeed{"policy.name=zero3-offload", "software.zero_init=false",
                                            "workload.micro_batch=40"};
+  const std::string small = "model.config=" + (source_folder() / "scenarios/models/qwen2.5-3b.json").string();
+  const std::vector<std::string> length_4096{"workload.sequence_length=4096", "workload.sequences=39",
+                                             "workload.micro_batch=39"};
+  std::vector<std::string> small_4096 = length_4096;
+  small_4096.push_back(small);
   const std::vector<Measured> rows{
       {"qwen2.5-3b-h200", deepspeed, "deepspeed", 66.9, 89.7},
-      {"others-h200/fsdp2-3b-1024", {}, "fsdp2", 59.9, 50.5},
-      {"others-h200/fsdp2-3b-4096", {}, "fsdp2", 59.9, 49.8},
+      {"published/h200-fsdp2", {}, "fsdp2", 59.9, 50.5},
+      {"published/h200-fsdp2", length_4096, "fsdp2", 59.9, 49.8},
       {"qwen2.5-7b-h200", {"policy.name=fsdp2-offload", "software.pin_memory=false"}, "fsdp2", 116.9, 0},
-      {"others-h200/megatrain-released-3b-158x1024", {}, "megatrain-released", 52.7, 74.5},
-      {"others-h200/megatrain-released-3b-39x4096", {}, "megatrain-released", 52.7, 61.0},
-      {"others-h200/megatrain-released-7b-158x1024", {}, "megatrain-released", 113.8, 82.9},
-      {"others-h200/megatrain-released-7b-256x1024", {}, "megatrain-released", 113.8, 131.9}};
+      {"published/h200-megatrain", {small}, "megatrain-released", 52.7, 74.5},
+      {"published/h200-megatrain", small_4096, "megatrain-released", 52.7, 61.0},
+      {"published/h200-megatrain", {}, "megatrain-released", 113.8, 82.9},
+      {"published/h200-megatrain",
+       {"workload.sequences=256", "workload.micro_batch=256"},
+       "megatrain-released",
+       113.8,
+       131.9}};
   for (const Measured& row : rows) {
     std::vector<std::string> overrides = row.overrides;
     overrides.emplace_back("run.deterministic=false");
