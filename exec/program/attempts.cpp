@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <new>
 #include <stdexcept>
 
 #include "shared/error.h"
@@ -13,6 +14,9 @@ bool Attempts::make(const std::function<void()>& write) {
   try {
     write();
     return true;
+  } catch (const std::bad_alloc&) {
+    keep_or_tell("the memory of this process is used up while files of the run are written");
+    return false;
   } catch (const std::exception& error) {
     keep_or_tell(error.what());
     return false;
