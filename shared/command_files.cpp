@@ -61,7 +61,9 @@ struct Place {
 Place place_of(const fs::path& given) {
   const fs::path path = without_slash(given);
   std::error_code error;
-  const fs::path absolute = fs::weakly_canonical(fs::absolute(follow_links(path)), error);
+  const fs::path followed = fs::absolute(follow_links(path));
+  fs::path absolute = fs::weakly_canonical(followed, error);
+  if (error) absolute = followed.lexically_normal();  // a folder that may not be looked into
   Place place{absolute.string(), identity_of(path), {}};
   for (char& c : place.spelt) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   for (fs::path at = absolute; at != at.parent_path(); at = at.parent_path())
