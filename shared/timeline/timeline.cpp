@@ -20,6 +20,7 @@ using nlohmann::json;
 constexpr std::string_view kFormat = "penstock-timeline/1";
 constexpr std::string_view kSources[] = {"predicted", "measured"};
 constexpr std::string_view kTiers[] = {"hbm", "dram", "nvme"};
+constexpr std::string_view kFormats[] = {kFormat};
 constexpr std::int64_t kMaxBytes = std::int64_t{1} << 30;
 constexpr std::int64_t kMaxSteps = 1'000'000;
 constexpr double kMaxSeconds = 1e9;
@@ -41,6 +42,7 @@ class Rows {
     const JsonList lists[] = {{"ops", kMaxOps, [&](JsonValue row, std::size_t i) { add_op(row, i); }},
                               {"losses", kMaxSteps, [&](JsonValue loss, std::size_t i) { add_loss(loss, i); }}};
     return read_json_rows(input, lists, [&](const json& top, const std::string& key) {
+      if (key == "format") JsonObject(top, place_).choice("format", kFormats);  // before lists of another one are read
       if (key == "steps" || key == "first_step") learn_steps(top);
     });
   }
@@ -190,7 +192,6 @@ Timeline read_timeline(const std::filesystem::path& path) {
   Rows rows(input);
   const json head = rows.read(input);
   JsonObject file(head, path.string());
-  static constexpr std::string_view kFormats[] = {kFormat};
   file.choice("format", kFormats);
   Timeline timeline;
   timeline.source = static_cast<TimelineSource>(file.choice("source", kSources));
