@@ -19,6 +19,8 @@ using nlohmann::json;
 constexpr const char* kFormat = "penstock-profile/1";
 constexpr std::int64_t kMaxProfileBytes = 16 << 20;
 constexpr std::size_t kMaxPoints = 100'000;
+constexpr std::size_t kMaxPasses = 1000;                    // each is held against each
+constexpr std::int64_t kMaxExtent = std::int64_t{1} << 31;  // of attention: two of them are multiplied
 constexpr double kMaxRate = 1e21;
 constexpr double kMaxTime = 1e6;
 constexpr std::int64_t kMaxSize = 1'000'000'000'000'000'000;
@@ -38,16 +40,35 @@ std::optional<std::int64_t> optional_part(JsonObject& object, const char* key, s
 }
 /// A measured duration: the cost model divides by it.
 double duration(JsonObject& object, const char* key) { return object.number(key, 1e-12, kMaxTime); }
+/// What sustained times may be short of burst times: kernels of microseconds, timed apart, by up to 9 % on an H200.
+constexpr double kNoiseShare = 0.5;
+
+/// A GPU that never pauses is not faster than one that does, but for noise; 0: not measured.
+double sustained(JsonObject& point, const char* key, double burst_seconds) {
+  const double seconds = optional_seconds(point, key);
+  if (seconds > 0 && seconds < burst_seconds * kNoiseShare)
+    point.fail(key, fmt::format("{} s without a pause, but {} s in a burst, which is no slower; measure again", seconds,
+                                burst_seconds));
+  return seconds;
+}
+
+/// What both directions reach together is no more than each alone; 0: not measured.
+double duplex_rate(JsonObject& object, const char* key, double alone) {
+  const double both = rate(object, key);
+  if (both > alone)
+    object.fail(key, fmt::format("expected at most what the direction reaches alone, {}; found {}", alone, both));
+  return both;
+}
+
 int threads(JsonObject& object, const char* key, int low) {
   return static_cast<int>(object.integer(key, low, kMaxThreads));
 }
 
 /// Reads each element of a list as an object.
 template <typename Point, typename ReadPoint>
-std::vector<Point> read_points(JsonObject& object, const char* key, ReadPoint read_point) {
+std::vector<Point> read_points(JsonObject& object, const char* key, std::size_t most, ReadPoint read_point) {
   const json& list = object.array(key);
-  if (list.size() > kMaxPoints)
-    object.fail(key, fmt::format("{} points, more than the {} that fit", list.size(), kMaxPoints));
+  if (list.size() > most) object.fail(key, fmt::format("{} points, more than the {} that fit", list.size(), most));
   std::vector<Point> points;
   points.reserve(list.size());
   for (std::size_t i = 0; i < list.size(); ++i) {
@@ -56,6 +77,11 @@ std::vector<Point> read_points(JsonObject& object, const char* key, ReadPoint re
     element.finish();
   }
   return points;
+}
+
+template <typename Point, typename ReadPoint>
+std::vector<Point> read_points(JsonObject& object, const char* key, ReadPoint read_point) {
+  return read_points<Point>(object, key, kMaxPoints, read_point);
 }
 
 /// Tables over sizes or threads are interpolated: they must ascend.
@@ -82,8 +108,8 @@ Link read_link(JsonObject object) {
   Link link;
   link.h2d = read_direction(object.object("h2d"));
   link.d2h = read_direction(object.object("d2h"));
-  link.duplex_h2d_bytes_per_second = rate(object, "duplex_h2d_bytes_per_second");
-  link.duplex_d2h_bytes_per_second = rate(object, "duplex_d2h_bytes_per_second");
+  link.duplex_h2d_bytes_per_second = duplex_rate(object, "duplex_h2d_bytes_per_second", link.h2d.bytes_per_second);
+  link.duplex_d2h_bytes_per_second = duplex_rate(object, "duplex_d2h_bytes_per_second", link.d2h.bytes_per_second);
   object.finish();
   return link;
 }
@@ -96,6 +122,39 @@ std::vector<ThreadRate> read_thread_rates(JsonObject& object, const char* key) {
   return rates;
 }
 
+/// A rate is there if and only if its class was active.
+DramSharing read_sharing(JsonObject& point) {
+  DramSharing sharing;
+  sharing.cpu_threads = threads(point, "cpu_threads", 0);
+  sharing.h2d = point.boolean("h2d");
+  sharing.d2h = point.boolean("d2h");
+  const auto active_rate = [&](const char* key, bool active) {
+    const double found = rate(point, key);
+    if ((found > 0) != active)
+      point.fail(key, fmt::format("expected {}, found {}",
+                                  active ? "a rate, since it was active"
+                                         : "0, since nothing of "
+                                           "the kind was active",
+                                  found));
+    return found;
+  };
+  sharing.cpu_bytes_per_second = active_rate("cpu_bytes_per_second", sharing.cpu_threads > 0);
+  sharing.h2d_bytes_per_second = active_rate("h2d_bytes_per_second", sharing.h2d);
+  sharing.d2h_bytes_per_second = active_rate("d2h_bytes_per_second", sharing.d2h);
+  return sharing;
+}
+
+/// The cost of a pass is a line through two points: it must rise.
+void check_passes(const JsonObject& object, const std::vector<HostPassPoint>& passes) {
+  for (const HostPassPoint& small : passes)
+    for (const HostPassPoint& large : passes)
+      if (small.name == large.name && small.threads == large.threads && small.bytes < large.bytes &&
+          small.seconds >= large.seconds)
+        object.fail("passes", fmt::format("\"{}\" on {} threads takes {} s for {} bytes and {} s for {}; measure again",
+                                          small.name.substr(0, 60), small.threads, small.seconds, small.bytes,
+                                          large.seconds, large.bytes));
+}
+
 Cpu read_cpu(JsonObject object) {
   Cpu cpu;
   cpu.cores = threads(object, "cores", 1);
@@ -103,21 +162,14 @@ Cpu read_cpu(JsonObject object) {
   cpu.dram_by_threads = read_thread_rates(object, "dram_by_threads");
   cpu.adamw_by_threads = read_thread_rates(object, "adamw_by_threads");
   cpu.adamw_bytes_per_parameter = object.number("adamw_bytes_per_parameter", 1, 1000);
-  cpu.sharing = read_points<DramSharing>(object, "sharing", [](JsonObject& point) {
-    DramSharing sharing;
-    sharing.cpu_threads = threads(point, "cpu_threads", 0);
-    sharing.h2d = point.boolean("h2d");
-    sharing.d2h = point.boolean("d2h");
-    sharing.cpu_bytes_per_second = rate(point, "cpu_bytes_per_second");
-    sharing.h2d_bytes_per_second = rate(point, "h2d_bytes_per_second");
-    sharing.d2h_bytes_per_second = rate(point, "d2h_bytes_per_second");
-    return sharing;
-  });
-  if (object.has("passes"))
-    cpu.passes = read_points<HostPassPoint>(object, "passes", [](JsonObject& point) {
+  cpu.sharing = read_points<DramSharing>(object, "sharing", read_sharing);
+  if (object.has("passes")) {
+    cpu.passes = read_points<HostPassPoint>(object, "passes", kMaxPasses, [](JsonObject& point) {
       return HostPassPoint{point.text("name"), threads(point, "threads", 1), point.number("bytes", 1, 1e18),
                            duration(point, "seconds")};
     });
+    check_passes(object, cpu.passes);
+  }
   object.finish();
   return cpu;
 }
@@ -131,21 +183,21 @@ MatmulPoint read_matmul(JsonObject& point) {
   matmul.seconds = duration(point, "seconds");
   if (point.has("name")) matmul.name = point.text("name");
   if (point.has("output_bytes")) matmul.output_bytes = point.integer("output_bytes", 0, 8);
-  matmul.sustained_seconds = optional_seconds(point, "sustained_seconds");
+  matmul.sustained_seconds = sustained(point, "sustained_seconds", matmul.seconds);
   return matmul;
 }
 
 AttentionPoint read_attention(JsonObject& point) {
   AttentionPoint attention;
-  attention.sequences = point.integer("sequences", 1, kMaxSize);
-  attention.length = point.integer("length", 1, kMaxSize);
-  attention.heads = point.integer("heads", 1, kMaxSize);
-  attention.kv_heads = point.integer("kv_heads", 1, kMaxSize);
-  attention.head_dim = point.integer("head_dim", 1, kMaxSize);
+  attention.sequences = point.integer("sequences", 1, kMaxExtent);
+  attention.length = point.integer("length", 1, kMaxExtent);
+  attention.heads = point.integer("heads", 1, kMaxExtent);
+  attention.kv_heads = point.integer("kv_heads", 1, kMaxExtent);
+  attention.head_dim = point.integer("head_dim", 1, kMaxExtent);
   attention.forward_seconds = duration(point, "forward_seconds");
   attention.backward_seconds = duration(point, "backward_seconds");
-  attention.forward_sustained_seconds = optional_seconds(point, "forward_sustained_seconds");
-  attention.backward_sustained_seconds = optional_seconds(point, "backward_sustained_seconds");
+  attention.forward_sustained_seconds = sustained(point, "forward_sustained_seconds", attention.forward_seconds);
+  attention.backward_sustained_seconds = sustained(point, "backward_sustained_seconds", attention.backward_seconds);
   return attention;
 }
 
@@ -157,6 +209,11 @@ Gpu read_gpu(JsonObject object) {
   gpu.hbm_bytes_per_second = positive_rate(object, "hbm_bytes_per_second");
   gpu.matmul_flops_per_second = positive_rate(object, "matmul_flops_per_second");
   gpu.matmul_burst_flops_per_second = rate(object, "matmul_burst_flops_per_second");
+  if (gpu.matmul_burst_flops_per_second > 0 && gpu.matmul_burst_flops_per_second < gpu.matmul_flops_per_second)
+    object.fail("matmul_burst_flops_per_second",
+                fmt::format("expected 0, if it was not measured, or at least the sustained rate, "
+                            "matmul_flops_per_second = {}; found {}",
+                            gpu.matmul_flops_per_second, gpu.matmul_burst_flops_per_second));
   gpu.power_settle_seconds = seconds(object, "power_settle_seconds");
   gpu.attention_forward_efficiency = object.number("attention_forward_efficiency", 1e-6, 1);
   gpu.attention_backward_efficiency = object.number("attention_backward_efficiency", 1e-6, 1);
@@ -169,8 +226,9 @@ Gpu read_gpu(JsonObject object) {
   gpu.matmuls = read_points<MatmulPoint>(object, "matmuls", read_matmul);
   gpu.attentions = read_points<AttentionPoint>(object, "attentions", read_attention);
   gpu.elementwise = read_points<ElementwisePoint>(object, "elementwise", [](JsonObject& point) {
-    return ElementwisePoint{point.text("name"), point.number("bytes", 1, 1e18), duration(point, "seconds"),
-                            optional_seconds(point, "sustained_seconds")};
+    const double seconds = duration(point, "seconds");
+    return ElementwisePoint{point.text("name"), point.number("bytes", 1, 1e18), seconds,
+                            sustained(point, "sustained_seconds", seconds)};
   });
   if (object.has("power")) {
     gpu.power = read_points<PowerPoint>(object, "power", [](JsonObject& point) {

@@ -89,7 +89,7 @@ class CostModel {
       bytes += count * static_cast<double>(kernel.bytes);
       launches += count;
     }
-    cost.sustained_extra_seconds = sustained - cost.fluid_seconds;
+    cost.sustained_extra_seconds = std::max(0.0, sustained - cost.fluid_seconds);  // less is noise of the measurement
     cost.launch_seconds = launches * machine_.gpu.launch_seconds + machine_.software.launch_op_seconds;
     if (machine_.gpu.is_host) {
       use(cost, kCores, cost.fluid_seconds);  // one core
@@ -114,7 +114,7 @@ class CostModel {
     kernel.bytes = static_cast<std::int64_t>(bytes);
     const KernelSeconds seconds = kernel_seconds(machine_.gpu, kernel);
     cost.fluid_seconds = seconds.burst;
-    cost.sustained_extra_seconds = seconds.sustained - seconds.burst;
+    cost.sustained_extra_seconds = std::max(0.0, seconds.sustained - seconds.burst);
     use_hbm(cost, bytes);
     cost.launch_seconds = machine_.gpu.launch_seconds;
     return cost;

@@ -272,7 +272,7 @@ HostPassCost host_pass_cost(const Cpu& cpu, std::string_view name, int threads) 
   if (small.bytes < large.bytes) {
     const double slope = (large.seconds - small.seconds) / (large.bytes - small.bytes);
     cost.seconds_per_byte = std::clamp(slope, 0.0, cost.seconds_per_byte);
-    cost.fixed_seconds = large.seconds - large.bytes * cost.seconds_per_byte;
+    cost.fixed_seconds = std::max(0.0, large.seconds - large.bytes * cost.seconds_per_byte);  // rounding may say -0
   }
   if (const double there = dram_rate(cpu, nearest->threads); there > 0 && dram > 0)
     cost.seconds_per_byte *= there / dram;

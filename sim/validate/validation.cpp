@@ -27,11 +27,14 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t kMaxBytes = 64 << 20;
 
-std::string format_of(const fs::path& file) {
-  // Only the format's name is wanted here; whoever reads the file says what else is wrong with it.
+/// What a JSON file is, as far as that decides whether it is a recording; whoever reads it says what else is wrong.
+enum class JsonKind { recording, beside };  // beside: what a recording needs, its profile or its model's config.json
+
+JsonKind kind_of(const fs::path& file) {
   const nlohmann::json json = nlohmann::json::parse(read_text_file(file, kMaxBytes), nullptr, false);
-  if (!json.is_object() || !json.contains("format") || !json["format"].is_string()) return {};
-  return json["format"].get<std::string>();
+  if (!json.is_object()) return JsonKind::recording;
+  if (!json.contains("format")) return json.contains("model_type") ? JsonKind::beside : JsonKind::recording;
+  return json["format"] == "penstock-profile/1" ? JsonKind::beside : JsonKind::recording;
 }
 
 double median_of(std::vector<double> values) {
@@ -246,7 +249,7 @@ Rows validate_folder(const fs::path& folder, const std::function<void(const std:
   for (const fs::path& file : files_below(folder)) {
     const std::string name = fs::path(file).replace_extension().lexically_relative(folder).generic_string();
     const bool scenario = file.extension() == ".toml";
-    if (!scenario && format_of(file) == "penstock-profile/1") continue;
+    if (!scenario && kind_of(file) == JsonKind::beside) continue;
     if (progress) progress(name);
     if (!scenario) {
       rows.recorded.push_back(predict_recording(file, name, hardware));

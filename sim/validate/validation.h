@@ -59,7 +59,7 @@ struct Rows {
 /// All of a folder, subfolders included, sorted by path; of a scenario with [published] rows every row of that table.
 /// `hardware`, if not empty, takes the place of the profiles of recordings. `progress` hears the name of each file
 /// before it is simulated.
-/// Throws InputError: no such folder, nothing in it, a file that is neither recording, profile nor scenario with
+/// Throws InputError: no such folder, nothing in it, a file that is neither recording, profile, model nor scenario with
 /// [published], or a recording that cannot be predicted (another model, a missing profile).
 Rows validate_folder(const std::filesystem::path& folder, const std::function<void(const std::string&)>& progress,
                      const std::filesystem::path& hardware = {});

@@ -2,6 +2,7 @@
 #include "shared/error.h"
 #include "shared/machine/machine.h"
 #include "tests/fuzz/input_file.h"
+#include "tests/fuzz/step_on.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace penstock;
@@ -18,6 +19,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     positive(machine.link.h2d.bytes_per_second);
     for (const CopyPoint& point : machine.link.h2d.curve) positive(point.seconds);
     for (const ThreadRate& rate : machine.cpu.adamw_by_threads) positive(rate.per_second);
+    check_step_on(machine);
   } catch (const InputError&) {
   }
   return 0;

@@ -52,10 +52,10 @@ Profile odd_profile() {
   machine.cpu.adamw_by_threads = {{2, odd()}, {11, odd()}};
   machine.cpu.adamw_bytes_per_parameter = 26.0 + 1.0 / 3.0;
   machine.cpu.sharing = {{8, true, false, odd(), odd(), 0}, {0, true, true, 0, odd(), odd()}};
-  machine.link.h2d = {odd(), 1e-6 / 7, {{1024, 1e-6 / 3}, {65536.5, 1e-5 / 3}}};
-  machine.link.d2h = {odd(), 1e-6 / 11, {{2048, 1e-6 / 9}}};
   machine.link.duplex_h2d_bytes_per_second = odd();
   machine.link.duplex_d2h_bytes_per_second = odd();
+  machine.link.h2d = {odd(), 1e-6 / 7, {{1024, 1e-6 / 3}, {65536.5, 1e-5 / 3}}};
+  machine.link.d2h = {odd(), 1e-6 / 11, {{2048, 1e-6 / 9}}};
   machine.nvme = {500'000'000'001, odd(), odd(), 1e-4 / 3};
   machine.host_op_seconds = 1e-5 / 7;
   return profile;
@@ -235,6 +235,64 @@ TEST(ProfileJson, ErrorsNameThePlace) {
   EXPECT_MENTIONS(refusal("\"bytes\": 1024.0", "\"bytes\": 99999.0"), "curve: must ascend");
   EXPECT_MENTIONS(refusal("\"threads\": 2", "\"threads\": 12"), "adamw_by_threads: must ascend");
   EXPECT_MENTIONS(refusal("\"link.h2d\": 0.3333333333333333", "\"link.h2d\": \"little\""), "spread.link.h2d");
+}
+
+/// The message for the written profile with one figure of it changed.
+template <typename Change>
+std::string refusal_after(const Change& change) {
+  const TemporaryFolder folder;
+  Profile profile = odd_profile();
+  change(profile.machine);
+  try {
+    write_profile_file(profile, folder.path() / "profile.json");  // reads back what it is about to write
+  } catch (const std::runtime_error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(ProfileJson, RefusesABurstThatIsSlowerThanTheSustainedSpeed) {
+  EXPECT_MENTIONS(refusal_after([](Machine& m) {
+                    m.gpu.matmul_flops_per_second = 8e13;
+                    m.gpu.matmul_burst_flops_per_second = 2e9;
+                  }),
+                  "profile.json.machine.gpu.matmul_burst_flops_per_second: expected 0, if it was not measured, or at "
+                  "least the sustained rate, matmul_flops_per_second = 80000000000000; found 2000000000");
+  EXPECT_EQ(refusal_after([](Machine& m) { m.gpu.matmul_burst_flops_per_second = 0; }), "");
+  EXPECT_EQ(refusal_after([](Machine& m) { m.gpu.matmul_burst_flops_per_second = m.gpu.matmul_flops_per_second; }), "");
+  EXPECT_MENTIONS(refusal_after([](Machine& m) { m.gpu.matmuls[0].sustained_seconds = 1e-3 / 15; }),
+                  "matmuls[0].sustained_seconds: 6.666666666666667e-05 s without a pause, but");
+  EXPECT_MENTIONS(refusal_after([](Machine& m) { m.gpu.attentions[0].forward_sustained_seconds = 1e-9; }),
+                  "attentions[0].forward_sustained_seconds");
+  EXPECT_MENTIONS(refusal_after([](Machine& m) { m.gpu.attentions[0].backward_sustained_seconds = 1e-9; }),
+                  "attentions[0].backward_sustained_seconds");
+  EXPECT_MENTIONS(refusal_after([](Machine& m) { m.gpu.elementwise[0].sustained_seconds = 1e-9; }),
+                  "elementwise[0].sustained_seconds");
+  // Noise of kernels of microseconds.
+  EXPECT_EQ(refusal_after([](Machine& m) { m.gpu.matmuls[0].sustained_seconds = 0.9 * m.gpu.matmuls[0].seconds; }), "");
+}
+
+TEST(ProfileJson, RefusesWhatContradictsItself) {
+  EXPECT_MENTIONS(
+      refusal_after([](Machine& m) { m.link.duplex_h2d_bytes_per_second = 1.01 * m.link.h2d.bytes_per_second; }),
+      "link.duplex_h2d_bytes_per_second: expected at most what the direction reaches alone");
+  EXPECT_MENTIONS(
+      refusal_after([](Machine& m) { m.link.duplex_d2h_bytes_per_second = 2 * m.link.d2h.bytes_per_second; }),
+      "link.duplex_d2h_bytes_per_second");
+  EXPECT_MENTIONS(refusal_after([](Machine& m) { m.cpu.sharing[0].h2d_bytes_per_second = 0; }),
+                  "sharing[0].h2d_bytes_per_second: expected a rate, since it was active, found 0");
+  EXPECT_MENTIONS(refusal_after([](Machine& m) { m.cpu.sharing[0].d2h_bytes_per_second = 5; }),
+                  "sharing[0].d2h_bytes_per_second: expected 0, since nothing of the kind was active, found 5");
+  EXPECT_MENTIONS(refusal_after([](Machine& m) { m.cpu.sharing[1].cpu_bytes_per_second = 7; }),
+                  "sharing[1].cpu_bytes_per_second");
+  // More bytes in no more time have no cost per byte.
+  EXPECT_MENTIONS(refusal_after([](Machine& m) {
+                    m.cpu.passes.push_back({"finish fp32 bf16", 15, 1e9, 0.1});
+                  }),
+                  "cpu.passes: \"finish fp32 bf16\" on 15 threads takes");
+  EXPECT_EQ(refusal_after([](Machine& m) { m.cpu.passes.push_back({"finish fp32 bf16", 14, 1e9, 0.1}); }), "");
+  EXPECT_MENTIONS(refusal_after([](Machine& m) { m.gpu.attentions[0].heads = std::int64_t{1} << 40; }),
+                  "attentions[0].heads: expected a whole number from 1 to 2147483648");
 }
 
 TEST(ProfileJson, NamesAMissingFile) { EXPECT_THROW(read_profile("/no/such/profile.json"), InputError); }

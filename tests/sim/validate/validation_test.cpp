@@ -110,6 +110,25 @@ TEST_F(ValidationTest, SaysWhenTheScheduleIsAnotherOne) {
   EXPECT_FALSE(row.worst_op);  // ops of two schedules have nothing to do with each other
 }
 
+TEST_F(ValidationTest, TheModelMayLieBesideTheRecording) {
+  record("moved", {}, 1);
+  const TemporaryFolder away;
+  fs::create_directories(away.path() / "models");
+  for (const char* file : {"moved.json", "desk.json"}) fs::copy_file(runs() / file, away.path() / file);
+  EXPECT_MENTIONS(error_of(away.path()), "models/tiny.json is neither beside the recording nor in a folder above");
+  fs::copy_file(folder_.path() / "models/tiny.json", away.path() / "models/tiny.json");
+  const Rows rows = validate_folder(away.path(), {});
+  ASSERT_EQ(rows.recorded.size(), 1u);  // neither the model nor the profile is taken for a recording
+  EXPECT_EQ(rows.recorded[0].scenario, "moved");
+  // What is none of the three is not passed over.
+  away.write("schedule.json", "{\"format\": \"penstock-schedule/1\"}");
+  EXPECT_MENTIONS(error_of(away.path()), "schedule.json.format: expected one of penstock-recording/1");
+  away.write("schedule.json", "{\"vocab_size\": 5}");
+  EXPECT_MENTIONS(error_of(away.path()), "schedule.json.format: is missing");
+  away.write("schedule.json", "[]");
+  EXPECT_MENTIONS(error_of(away.path()), "schedule.json: expected an object");
+}
+
 TEST_F(ValidationTest, WhatIsThereIsReadOrRefused) {
   EXPECT_NE(error_of(folder_.path() / "nowhere").find("cannot be listed"), std::string::npos);
   EXPECT_NE(error_of(runs()).find("nothing to validate"), std::string::npos);
