@@ -39,7 +39,9 @@ void describe_model(const ModelConfig& config, Describer& describer) {
   // All members, so that a new one does not compile before it is described here or left out for a reason.
   const auto& [name, family, hidden, intermediate, decoder_layers, heads, kv_heads, head_dim, vocabulary, max_positions,
                tied_embeddings, qkv_bias, qk_norm, rms_epsilon, rope_theta, rope_factor, rope_low_freq_factor,
-               rope_high_freq_factor, rope_original_positions] = config;
+               rope_high_freq_factor, rope_original_positions, sliding_window, first_window_layer, rope_scaling,
+               rope_scaling_from] = config;
+  // The last four are not described: nothing is trained on sequences that they reach (require_computed).
   const bool scaled = rope_factor != 1;
   describer.add("model_type", kNever, model_family_names()[static_cast<std::size_t>(family)]);
   describer.add("hidden_size", kNever, hidden);

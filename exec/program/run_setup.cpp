@@ -15,6 +15,7 @@
 #include "shared/compare/timeline_schedule.h"
 #include "shared/error.h"
 #include "shared/ir/schedule_json.h"
+#include "shared/model/sequence_limits.h"
 #include "sim/planner/remedy.h"
 
 namespace penstock::exec {
@@ -91,6 +92,8 @@ void plan_and_prove(const RunCommandOptions& options, const MemoryLimits& limits
 RunSetup prepare_run(const RunCommandOptions& options, StatusLine& status) {
   RunSetup setup;
   setup.scenario = load_scenario(options.scenario, options.overrides, options.profile);
+  require_computed(setup.scenario.model.config, setup.scenario.sequence_length, options.scenario.string());
+  for (const std::string& note : setup.scenario.notes) fmt::print(stderr, "penstock-exec: note: {}\n", note);
   RunOptions& run = setup.scenario.run;
   if (options.steps > 0) run.steps = options.steps;
   run.warmup_steps = std::min(run.warmup_steps, run.steps - 1);

@@ -32,6 +32,9 @@ void add(Hash& hash, const ModelConfig& c) {
   for (const double value :
        {c.rms_epsilon, c.rope_theta, c.rope_factor, c.rope_low_freq_factor, c.rope_high_freq_factor})
     hash.real(value);
+  // Where there are none the hash is as it was before they had a name.
+  if (c.sliding_window > 0) hash.numbers(c.sliding_window, c.first_window_layer);
+  if (c.rope_scaling != RopeScaling::none) hash.numbers(c.rope_scaling, c.rope_scaling_from);
 }
 
 void add(Hash& hash, const std::vector<Access>& accesses) {

@@ -19,7 +19,6 @@ std::span<const std::string_view> phase_names();
 std::span<const std::string_view> layer_kind_names();
 std::span<const std::string_view> pass_names();
 std::span<const std::string_view> keep_names();
-std::span<const std::string_view> model_family_names();
 std::span<const std::string_view> state_format_names();
 std::span<const std::string_view> element_type_names();
 /// In the order of Work's alternatives.

@@ -84,8 +84,14 @@ class Writer {
     put("\"tied_embeddings\": {}, \"qkv_bias\": {}, \"qk_norm\": {}, \"rms_epsilon\": {}, \"rope_theta\": {}, ",
         c.tied_embeddings, c.qkv_bias, c.qk_norm, c.rms_epsilon, c.rope_theta);
     put("\"rope_factor\": {}, \"rope_low_freq_factor\": {}, \"rope_high_freq_factor\": {}, "
-        "\"rope_original_positions\": {}}},\n",
+        "\"rope_original_positions\": {}",
         c.rope_factor, c.rope_low_freq_factor, c.rope_high_freq_factor, c.rope_original_positions);
+    if (c.sliding_window > 0)
+      put(",\n  \"sliding_window\": {}, \"first_window_layer\": {}", c.sliding_window, c.first_window_layer);
+    if (c.rope_scaling != RopeScaling::none)
+      put(",\n  \"rope_scaling\": \"{}\", \"rope_scaling_from\": {}", word(rope_scaling_names(), c.rope_scaling),
+          c.rope_scaling_from);
+    text_ += "},\n";
   }
 
   void head() {

@@ -2,13 +2,16 @@
 
 #include <fmt/format.h>
 
-#include <array>
-#include <cmath>
+#include <algorithm>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "shared/error.h"
 #include "shared/json_reader.h"
+#include "shared/model/config_json_rope.h"
+#include "shared/model/model_families.h"
+#include "shared/nearest_name.h"
 
 namespace penstock {
 namespace {
@@ -18,8 +21,6 @@ using nlohmann::json;
 constexpr std::int64_t kMaxConfigBytes = 1 << 20;
 constexpr std::int64_t kMaxSize = std::int64_t{1} << 40;  // check_model_config has the real limits
 
-constexpr std::array<std::string_view, 4> kFamilies = {"llama", "qwen2", "qwen3", "mistral"};  // as ModelFamily
-
 /// config.json writes null where a key is meant to be absent.
 bool given(JsonObject& object, const char* key) { return object.has(key) && !object.value(key).is_null(); }
 
@@ -27,6 +28,85 @@ std::int64_t size(JsonObject& object, const char* key) { return object.integer(k
 
 void refuse_if_true(JsonObject& object, const char* key, const char* why) {
   if (given(object, key) && object.boolean(key)) object.fail(key, fmt::format("true is not supported: {}", why));
+}
+
+/// Keys that decide shapes or mathematics and may be absent. Other keys are ignored, so that a slip in one of these
+/// would silently be its default.
+constexpr std::string_view kOptional[] = {"num_key_value_heads",
+                                          "head_dim",
+                                          "max_position_embeddings",
+                                          "tie_word_embeddings",
+                                          "rms_norm_eps",
+                                          "rope_theta",
+                                          "rope_scaling",
+                                          "rope_parameters",
+                                          "hidden_act",
+                                          "attention_bias",
+                                          "mlp_bias",
+                                          "attention_dropout",
+                                          "sliding_window",
+                                          "use_sliding_window",
+                                          "max_window_layers",
+                                          "layer_types",
+                                          "partial_rotary_factor",
+                                          "quantization_config"};
+
+void refuse_mistyped(const JsonObject& object, const json& document) {
+  std::vector<std::string> strangers;
+  for (const auto& [key, unused] : document.items())
+    if (std::find(std::begin(kOptional), std::end(kOptional), key) == std::end(kOptional)) strangers.push_back(key);
+  for (const std::string_view key : kOptional) {
+    if (document.contains(key)) continue;
+    if (const std::string there = mistyped(key, strangers); !there.empty())
+      object.fail(there.substr(0, 60).c_str(),
+                  fmt::format("is not a key of config.json; did you mean {}? It would have its default", key));
+  }
+}
+
+/// Where a model of pictures and words has its language model.
+void refuse_nested(const JsonObject& object, const json& document) {
+  for (const char* key : {"text_config", "llm_config", "language_config"}) {
+    if (!document.contains(key) || !document[key].is_object() || document.contains("hidden_size")) continue;
+    const json& inner = document[key];
+    const std::string type = inner.contains("model_type") && inner["model_type"].is_string()
+                                 ? inner["model_type"].get<std::string>().substr(0, 60)
+                                 : "";
+    object.fail(key,
+                fmt::format("is the language model of a larger model{}; write it to a config.json of its own and give "
+                            "that",
+                            type.empty() ? "" : fmt::format(" (model_type \"{}\")", type)));
+  }
+}
+
+/// model_type is missing: what the file seems to be.
+[[noreturn]] void refuse_untyped(const JsonObject& object, const json& document) {
+  std::string hint = "is this the config.json of a model?";
+  if (document.contains("architectures") && document["architectures"].is_array())
+    for (const json& name : document["architectures"])
+      if (name.is_string())
+        if (const std::string type = type_of_architecture(name.get<std::string>()); !type.empty())
+          hint = fmt::format("architectures has {}, which is \"model_type\": \"{}\": add it", shown(name), type);
+  if (document.contains("n_layers") && document.contains("dim"))
+    hint = "this is the params.json of a model's first release; take the config.json of its Hugging Face version";
+  if (document.contains("tokenizer_class") && !document.contains("hidden_size"))
+    hint = "this is the configuration of a tokenizer; take the model's config.json beside it";
+  object.fail("model_type",
+              fmt::format("is missing; expected one of {}; {}", fmt::join(model_family_names(), ", "), hint));
+}
+
+ModelFamily read_family(JsonObject& object, const json& document) {
+  refuse_nested(object, document);
+  if (!given(object, "model_type")) {
+    std::vector<std::string> keys;
+    for (const auto& [key, unused] : document.items()) keys.push_back(key);
+    if (const std::string there = mistyped("model_type", keys); !there.empty())
+      object.fail("model_type", fmt::format("is missing; there is {}: did you mean model_type?", there.substr(0, 60)));
+    refuse_untyped(object, document);
+  }
+  const std::string type = object.text("model_type");
+  for (std::size_t i = 0; i < model_family_names().size(); ++i)
+    if (model_family_names()[i] == type) return static_cast<ModelFamily>(i);
+  object.fail("model_type", fmt::format("\"{}\" cannot be read: {}", type.substr(0, 60), why_not_supported(type)));
 }
 
 /// Keys that change the mathematics. Everything else that config.json may hold (dtype, token ids, initializer_range,
@@ -40,18 +120,10 @@ void refuse_unsupported(JsonObject& object, const ModelConfig& config) {
   }
   // Llama's and Qwen3's switch adds a bias to the output projection too, which no published model uses.
   if (config.family != ModelFamily::qwen2)
-    refuse_if_true(object, "attention_bias", "it adds biases to q, k, v and the output projection");
+    refuse_if_true(object, "attention_bias",
+                   "it adds biases to q, k, v and the output projection; the nearest that can be read is qwen2, with "
+                   "biases on q, k and v");
   refuse_if_true(object, "mlp_bias", "the MLP has no biases here");
-  refuse_if_true(object, "use_sliding_window", "attention is over the whole sequence");
-  if (config.family == ModelFamily::mistral && given(object, "sliding_window") &&
-      object.integer("sliding_window", 1, kMaxSize) < config.max_positions)
-    object.fail("sliding_window",
-                fmt::format("{} is shorter than max_position_embeddings = {}; attention is over the whole sequence",
-                            shown(object.value("sliding_window")), config.max_positions));
-  if (given(object, "layer_types"))
-    for (const json& type : object.array("layer_types"))
-      if (type != "full_attention")
-        object.fail("layer_types", fmt::format("expected only \"full_attention\", found {}", shown(type)));
   if (given(object, "attention_dropout") && object.number("attention_dropout", 0, 1) > 0)
     object.fail("attention_dropout", fmt::format("expected 0, found {}", shown(object.value("attention_dropout"))));
   if (given(object, "partial_rotary_factor") && object.number("partial_rotary_factor", 0, 1) < 1)
@@ -66,45 +138,59 @@ void refuse_unsupported(JsonObject& object, const ModelConfig& config) {
                     fmt::format("expected a ...ForCausalLM (a language model head), found {}", shown(name)));
 }
 
-void read_llama3_scaling(JsonObject& rope, ModelConfig& config) {
-  config.rope_factor = rope.number("factor", 1, 1e6);
-  config.rope_low_freq_factor = rope.number("low_freq_factor", 1e-6, 1e6);
-  config.rope_high_freq_factor = rope.number("high_freq_factor", 1e-6, 1e6);
-  config.rope_original_positions = size(rope, "original_max_position_embeddings");
-}
-
-/// "rope_scaling" (transformers 4: may be null) or "rope_parameters" (transformers 5: holds rope_theta too).
-void read_rope_object(JsonObject rope, ModelConfig& config) {
-  // Older files call the key "type".
-  const char* key = given(rope, "rope_type") ? "rope_type" : "type";
-  if (given(rope, "partial_rotary_factor") && rope.number("partial_rotary_factor", 0, 1) < 1)
-    rope.fail("partial_rotary_factor", fmt::format("expected 1, found {}", shown(rope.value("partial_rotary_factor"))));
-  const std::string type = rope.text(key);
-  if (type == "llama3") return read_llama3_scaling(rope, config);
-  if (type != "default")
-    rope.fail(
-        key, fmt::format("expected \"default\" or \"llama3\", found \"{}\"; other frequency scalings are not supported",
-                         type.substr(0, 60)));
-}
-
-void read_rope(JsonObject& object, ModelConfig& config) {
-  std::optional<double> theta;
-  if (given(object, "rope_theta")) theta = object.number("rope_theta", 1, 1e15);
-  const bool scaling = given(object, "rope_scaling");
-  if (given(object, "rope_parameters")) {
-    if (scaling) object.fail("rope_scaling", "stands beside rope_parameters; keep one of the two");
-    JsonObject parameters = object.object("rope_parameters");
-    if (given(parameters, "rope_theta")) {
-      const double inner = parameters.number("rope_theta", 1, 1e15);
-      if (theta && *theta != inner)
-        object.fail("rope_theta", fmt::format("{} here, but rope_parameters.rope_theta is {}", *theta, inner));
-      theta = inner;
-    }
-    read_rope_object(parameters, config);
-  } else if (scaling) {
-    read_rope_object(object.object("rope_scaling"), config);
+/// The first layer that "layer_types" gives a window; none if it gives none.
+std::optional<std::int64_t> first_listed(JsonObject& object, const ModelConfig& config) {
+  const json& types = object.array("layer_types");
+  if (static_cast<std::int64_t>(types.size()) != config.decoder_layers)
+    object.fail("layer_types",
+                fmt::format("{} entries, but num_hidden_layers = {}", types.size(), config.decoder_layers));
+  std::optional<std::int64_t> first;
+  for (std::size_t i = 0; i < types.size(); ++i) {
+    if (types[i] != "full_attention" && types[i] != "sliding_attention")
+      object.fail("layer_types",
+                  fmt::format("expected \"full_attention\" or \"sliding_attention\", found {}", shown(types[i])));
+    if (!first && types[i] == "sliding_attention") first = static_cast<std::int64_t>(i);
   }
-  config.rope_theta = theta.value_or(10000.0);
+  return first;
+}
+
+/// The first layer with a window; none if no layer has one. Mistral's layers are all alike, whatever a list says.
+std::optional<std::int64_t> first_windowed(JsonObject& object, const ModelConfig& config) {
+  const FamilyDefaults& defaults = family_defaults(config.family);
+  const bool asked_for = given(object, "use_sliding_window") && object.boolean("use_sliding_window");
+  const bool listed = given(object, "layer_types");
+  const std::optional<std::int64_t> by_list = listed ? first_listed(object, config) : std::nullopt;
+  if (config.family == ModelFamily::mistral) return 0;
+  if (listed) return by_list;
+  if (!asked_for) return std::nullopt;
+  return given(object, "max_window_layers") ? object.integer("max_window_layers", 0, kMaxSize)
+                                            : defaults.max_window_layers;
+}
+
+void read_window(JsonObject& object, ModelConfig& config) {
+  const std::optional<std::int64_t> first = first_windowed(object, config);
+  if (!first) return;
+  const bool absent = !object.has("sliding_window");
+  if (given(object, "sliding_window")) config.sliding_window = size(object, "sliding_window");
+  if (absent) config.sliding_window = family_defaults(config.family).sliding_window;
+  if (absent && config.sliding_window == 0)
+    object.fail("sliding_window", "is missing, but there are layers that have one; give its tokens, or null");
+  if (config.sliding_window > 0) config.first_window_layer = *first;
+}
+
+void read_kv_heads(JsonObject& object, ModelConfig& config) {
+  const std::int64_t usual = family_defaults(config.family).kv_heads;
+  if (given(object, "num_key_value_heads")) {
+    config.kv_heads = size(object, "num_key_value_heads");
+  } else if (object.has("num_key_value_heads") || usual == 0) {
+    config.kv_heads = config.heads;
+  } else {
+    config.kv_heads = usual;
+    if (config.heads % usual != 0)
+      object.fail("num_key_value_heads",
+                  fmt::format("is missing, and {}'s default of {} does not divide num_attention_heads = {}; give it",
+                              model_family_names()[static_cast<std::size_t>(config.family)], usual, config.heads));
+  }
 }
 
 void read_sizes(JsonObject& object, ModelConfig& config) {
@@ -112,17 +198,16 @@ void read_sizes(JsonObject& object, ModelConfig& config) {
   config.intermediate = size(object, "intermediate_size");
   config.decoder_layers = size(object, "num_hidden_layers");
   config.heads = size(object, "num_attention_heads");
-  // Hugging Face fills in as many as query heads for Llama and a constant for the others: ask there rather than guess.
-  const bool may_lack_kv_heads = config.family == ModelFamily::llama;
-  config.kv_heads =
-      may_lack_kv_heads && !given(object, "num_key_value_heads") ? config.heads : size(object, "num_key_value_heads");
   config.vocabulary = size(object, "vocab_size");
-  config.max_positions = size(object, "max_position_embeddings");
+  read_kv_heads(object, config);
+  const FamilyDefaults& defaults = family_defaults(config.family);
+  config.max_positions =
+      given(object, "max_position_embeddings") ? size(object, "max_position_embeddings") : defaults.max_positions;
   if (given(object, "head_dim")) {
     config.head_dim = size(object, "head_dim");
+  } else if (defaults.head_dim > 0) {
+    config.head_dim = defaults.head_dim;
   } else {
-    // Qwen3's default is 128 whatever hidden / heads is.
-    if (config.family == ModelFamily::qwen3) object.fail("head_dim", "is missing; Qwen3 models give it");
     if (config.hidden % config.heads != 0)
       object.fail("num_attention_heads", fmt::format("{} does not divide hidden_size = {}, and there is no head_dim",
                                                      config.heads, config.hidden));
@@ -146,13 +231,15 @@ ModelConfig read_model_config(const std::filesystem::path& path) {
   JsonObject object(document, path.string());
   ModelConfig config;
   config.name = model_name(path);
-  config.family = static_cast<ModelFamily>(object.choice("model_type", kFamilies));
+  config.family = read_family(object, document);
+  refuse_mistyped(object, document);
   config.qkv_bias = config.family == ModelFamily::qwen2;
   config.qk_norm = config.family == ModelFamily::qwen3;
   read_sizes(object, config);
   if (given(object, "tie_word_embeddings")) config.tied_embeddings = object.boolean("tie_word_embeddings");
-  if (given(object, "rms_norm_eps")) config.rms_epsilon = object.number("rms_norm_eps", 0, 1);
+  config.rms_epsilon = given(object, "rms_norm_eps") ? object.number("rms_norm_eps", 0, 1) : kDefaultRmsEpsilon;
   read_rope(object, config);
+  read_window(object, config);
   refuse_unsupported(object, config);
   check_model_config(config, path.string());
   return config;

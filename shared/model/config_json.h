@@ -7,10 +7,12 @@
 
 namespace penstock {
 
-/// Throws InputError: missing file, not JSON, unknown model_type, missing key, absurd value. Keys of
-/// config.json that do not change shapes or mathematics are ignored, as Hugging Face's own reader does;
-/// those that would change the mathematics in a way not supported (sliding window in use, a rope_type other
-/// than default and llama3, hidden_act other than silu, ...) are refused.
+/// Throws InputError: missing file, not JSON, unknown model_type (naming the nearest that can be read), missing key,
+/// absurd value. Keys that may be absent are the family's defaults (shared/model/model_families.h). Keys of config.json
+/// that do not change shapes or mathematics are ignored, as Hugging Face's own reader does; those that would change the
+/// mathematics in a way not supported (hidden_act other than silu, biases, dropout, ...) are refused. Sliding windows
+/// and scaled rotary frequencies are kept in the config, since they matter for long sequences only
+/// (shared/model/sequence_limits.h).
 ModelConfig read_model_config(const std::filesystem::path& path);
 
 }  // namespace penstock

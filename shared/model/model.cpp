@@ -95,6 +95,8 @@ Layer make_head(const ModelConfig& config, int index, HeadOffsets& offsets) {
   return layer;
 }
 
+constexpr std::int64_t kMostPositions = 1 << 30;
+
 struct SizeLimit {
   std::string_view key;  // as config.json calls it
   std::int64_t value = 0;
@@ -102,6 +104,16 @@ struct SizeLimit {
 };
 
 }  // namespace
+
+std::span<const std::string_view> model_family_names() {
+  static constexpr std::string_view kNames[] = {"llama", "qwen2", "qwen3", "mistral"};
+  return kNames;
+}
+
+std::span<const std::string_view> rope_scaling_names() {
+  static constexpr std::string_view kNames[] = {"none", "linear", "dynamic", "yarn", "longrope", "proportional"};
+  return kNames;
+}
 
 Model make_model(const ModelConfig& config) {
   Model model;
@@ -117,18 +129,22 @@ Model make_model(const ModelConfig& config) {
 
 void check_model_config(const ModelConfig& config, const std::string& place) {
   // Far above every model that exists, low enough that no product of sizes leaves 64 bits.
-  const SizeLimit limits[] = {{"hidden_size", config.hidden, 1 << 18},
-                              {"intermediate_size", config.intermediate, 1 << 20},
-                              {"num_hidden_layers", config.decoder_layers, 4096},
-                              {"num_attention_heads", config.heads, 4096},
-                              {"num_key_value_heads", config.kv_heads, 4096},
-                              {"head_dim", config.head_dim, 1024},
-                              {"vocab_size", config.vocabulary, 1 << 24},
-                              {"max_position_embeddings", config.max_positions, 1 << 30},
-                              {"rope original_max_position_embeddings", config.rope_original_positions, 1 << 30}};
+  const SizeLimit limits[] = {
+      {"hidden_size", config.hidden, 1 << 18},
+      {"intermediate_size", config.intermediate, 1 << 20},
+      {"num_hidden_layers", config.decoder_layers, 4096},
+      {"num_attention_heads", config.heads, 4096},
+      {"num_key_value_heads", config.kv_heads, 4096},
+      {"head_dim", config.head_dim, 1024},
+      {"vocab_size", config.vocabulary, 1 << 24},
+      {"max_position_embeddings", config.max_positions, kMostPositions},
+      {"rope original_max_position_embeddings", config.rope_original_positions, kMostPositions}};
   const auto fail = [&](std::string_view key, const std::string& what) {
     throw InputError(fmt::format("{}: {}: {}", place, key, what));
   };
+  if (config.sliding_window < 0 || config.sliding_window > kMostPositions)
+    fail("sliding_window",
+         fmt::format("expected a whole number from 1 to {}, found {}", kMostPositions, config.sliding_window));
   for (const SizeLimit& limit : limits)
     if (limit.value < 1 || limit.value > limit.high)
       fail(limit.key, fmt::format("expected a whole number from 1 to {}, found {}", limit.high, limit.value));

@@ -10,12 +10,21 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace penstock {
 
 enum class ModelFamily { llama, qwen2, qwen3, mistral };
+/// As config.json's model_type has them, in the order of the enum.
+std::span<const std::string_view> model_family_names();
+
+/// Frequency scalings of config.json that the decoder does not compute (llama3's it does).
+enum class RopeScaling { none, linear, dynamic, yarn, longrope, proportional };
+/// As config.json has them, in the order of the enum.
+std::span<const std::string_view> rope_scaling_names();
 
 /// The figures of a Hugging Face config.json that decide shapes and mathematics.
 struct ModelConfig {
@@ -39,6 +48,11 @@ struct ModelConfig {
   double rope_low_freq_factor = 1.0;
   double rope_high_freq_factor = 4.0;
   std::int64_t rope_original_positions = 8192;
+  // What the decoder does not compute; shared/model/sequence_limits.h says for which sequences that matters.
+  std::int64_t sliding_window = 0;      // tokens that one attends to, itself among them; 0: all before it
+  std::int64_t first_window_layer = 0;  // of the decoder layers, counted from 0: those before it have no window
+  RopeScaling rope_scaling = RopeScaling::none;
+  std::int64_t rope_scaling_from = 0;  // sequences of more tokens are scaled
 
   bool operator==(const ModelConfig&) const = default;
 };

@@ -68,6 +68,7 @@ struct Scenario {
   RunOptions run;
   std::optional<Published> published;
   std::string text;  // the file itself, for reports
+  std::vector<std::string> notes;  // what is to be said of it and is no error
   /// What it was read from, and what a run of it reads: no output may go there.
   std::vector<std::filesystem::path> files;
 

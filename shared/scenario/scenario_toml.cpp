@@ -8,6 +8,7 @@
 #include "shared/ir/memory.h"
 #include "shared/model/config_json.h"
 #include "shared/model/library_workspace.h"
+#include "shared/model/sequence_limits.h"
 #include "shared/scenario/policy_toml.h"
 #include "shared/scenario/scenario.h"
 #include "shared/toml_reader.h"
@@ -143,6 +144,9 @@ class ScenarioReader {
                                               scenario_.micro_batch, scenario_.sequences));
     section.finish();
     const ModelConfig& config = scenario_.model.config;
+    if (const std::string why = window_reached(config, scenario_.sequence_length); !why.empty())
+      section.fail("sequence_length", why);
+    scenario_.notes = length_notes(config, scenario_.sequence_length);
     const double widths =
         static_cast<double>(2 * config.hidden + 2 * scenario_.model.qkv_columns() + 4 * config.intermediate);
     const double tokens = static_cast<double>(scenario_.sequence_length) * scenario_.sequences;

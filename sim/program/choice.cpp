@@ -46,9 +46,15 @@ void require_same_workload(const Schedule& schedule, const Scenario& scenario, c
 
 }  // namespace
 
-Scenario load_scenario(const ScenarioChoice& choice) {
+Scenario load_scenario_quietly(const ScenarioChoice& choice) {
   if (!choice.profile.empty()) read_profile(choice.profile);  // its errors are said of the file, not of an override
   return read_scenario(choice.scenario, all_overrides(choice));
+}
+
+Scenario load_scenario(const ScenarioChoice& choice) {
+  Scenario scenario = load_scenario_quietly(choice);
+  for (const std::string& note : scenario.notes) fmt::print(stderr, "penstock-sim: note: {}\n", note);
+  return scenario;
 }
 
 TomlDocument load_scenario_document(const ScenarioChoice& choice) {

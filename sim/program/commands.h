@@ -19,7 +19,9 @@ struct ScenarioChoice {
   std::filesystem::path profile;       // empty: the machine that the scenario names
   std::vector<std::string> overrides;  // "key=value"
 };
+/// Says the scenario's notes on standard error.
 Scenario load_scenario(const ScenarioChoice& choice);
+Scenario load_scenario_quietly(const ScenarioChoice& choice);
 /// Its keys, with the same overrides.
 TomlDocument load_scenario_document(const ScenarioChoice& choice);
 

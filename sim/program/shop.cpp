@@ -10,6 +10,7 @@
 #include "shared/error.h"
 #include "shared/model/config_json.h"
 #include "shared/model/kernels.h"
+#include "shared/model/sequence_limits.h"
 #include "shared/units.h"
 #include "sim/cost/rates.h"
 #include "sim/planner/candidate_text.h"
@@ -49,12 +50,19 @@ class Shop {
   /// `machines` will be judged at most, the catalogue's and one of them with each upgrade.
   Shop(const ShopOptions& options, std::size_t machines) : options_(options), machines_(machines) {
     scenario_.path = options.model;
-    scenario_.name = options.model.stem().string();
     scenario_.model = make_model(read_model_config(options.model));
+    scenario_.name = scenario_.model.config.name;
     scenario_.sequence_length = options.sequence_length;
+    const ModelConfig& config = scenario_.model.config;
+    if (const std::string why = window_reached(config, options.sequence_length); !why.empty())
+      throw InputError("shop: --sequence-length: " + why);
+    for (const std::string& note : length_notes(config, options.sequence_length))
+      fmt::print(stderr, "penstock-sim: note: {}\n", note);
     scenario_.sequences = options.sequences;
     scenario_.policy = preset_parameters("penstock");
   }
+
+  const std::string& model() const { return scenario_.name; }
 
   Verdict judge(const std::string& name, const Price& price, const Machine& machine) {
     const std::string head = fmt::format("{} ({} of {}): ", name, ++judged_, machines_);
@@ -212,8 +220,7 @@ std::string speed_limit(const Verdict& fastest, double wish) {
 }
 
 /// What stands in the way.
-[[noreturn]] void refuse(const ShopOptions& options, const std::vector<Verdict>& verdicts) {
-  const std::string model = options.model.stem().string();
+[[noreturn]] void refuse(const ShopOptions& options, const std::string& model, const std::vector<Verdict>& verdicts) {
   if (options.budget) {
     const Verdict& cheapest = verdicts.front();
     if (cheapest.price.euros > *options.budget)
@@ -265,7 +272,7 @@ int shop(const ShopOptions& options) {
   std::vector<Verdict> verdicts;
   for (const Offer& offer : catalogue.offers) verdicts.push_back(shop.judge(offer.name, offer.price, offer.machine));
   const std::optional<std::size_t> chosen = choose(options, verdicts);
-  if (!chosen) refuse(options, verdicts);
+  if (!chosen) refuse(options, shop.model(), verdicts);
   const Verdict& best = verdicts[*chosen];
   const std::vector<NextEuro> next = next_euros(shop, catalogue, catalogue.offers[*chosen], best);
   if (options.json) {
@@ -277,7 +284,7 @@ int shop(const ShopOptions& options) {
       upgrades.push_back(upgrade);
     }
     fmt::print("{}", json_text({{"format", "penstock-shop/1"},
-                                {"model", options.model.stem().string()},
+                                {"model", shop.model()},
                                 {"error_share", step_error_share(best.error)},
                                 {"choice", best.name},
                                 {"machines", machines},
@@ -285,7 +292,7 @@ int shop(const ShopOptions& options) {
     return kExitDone;
   }
   fmt::print("{}, {} sequences of {} tokens per step, exact AdamW; the planner's schedule on each machine\n\n{}\n",
-             options.model.stem().string(), options.sequences, options.sequence_length, verdicts_text(verdicts));
+             shop.model(), options.sequences, options.sequence_length, verdicts_text(verdicts));
   if (const std::string only = simulated_only_text(verdicts); !only.empty()) fmt::print("{}\n", only);
   fmt::print("{}: {} for {} EUR\n  {}\n\n{}", options.budget ? "fastest for the money" : "cheapest that does it",
              best.name, euros(best.price), best.plan, next_text(next, best));

@@ -117,7 +117,7 @@ void evaluate(const SweepOptions& options, const std::vector<Axis>& axes, Row& r
   ScenarioChoice choice = options.scenario;
   for (std::size_t i = 0; i < axes.size(); ++i)
     choice.overrides.push_back(fmt::format("{}={}", axes[i].key, row.values[i]));
-  Scenario scenario = load_scenario(choice);
+  Scenario scenario = load_scenario_quietly(choice);
   if (options.search) {
     SearchOptions search_options;
     search_options.threads = 1;

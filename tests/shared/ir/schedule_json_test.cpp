@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <random>
+#include <set>
 
 #include "shared/error.h"
 #include "shared/files.h"
@@ -48,6 +49,30 @@ TEST(ScheduleJson, ComesBackAsItWas) {
       const Schedule schedule = small_schedule(options);
       EXPECT_TRUE(same(parse_schedule(schedule_text(schedule), "x.json"), schedule));
     }
+}
+
+TEST(ScheduleJson, KeepsWhatTheDecoderDoesNotCompute) {
+  const Schedule plain = small_schedule();
+  EXPECT_EQ(schedule_text(plain).find("sliding_window"), std::string::npos);  // files and hashes stay as they were
+  EXPECT_EQ(schedule_text(plain).find("rope_scaling"), std::string::npos);
+  Schedule window = plain, longer = plain, scaled = plain;
+  window.model.sliding_window = 4096;
+  longer.model.sliding_window = 4096;
+  longer.model.first_window_layer = 1;
+  scaled.model.rope_scaling = RopeScaling::dynamic;
+  scaled.model.rope_scaling_from = 64;
+  std::set<std::string> hashes{schedule_hash(plain)};
+  for (const Schedule& schedule : {window, longer, scaled}) {
+    EXPECT_TRUE(same(parse_schedule(schedule_text(schedule), "x.json"), schedule));
+    EXPECT_TRUE(hashes.insert(schedule_hash(schedule)).second);
+  }
+  const std::string text = schedule_text(scaled);
+  EXPECT_NE(error_of(replaced(text, "\"dynamic\"", "\"none\"")).find("is said by leaving the key away"),
+            std::string::npos);
+  EXPECT_NE(error_of(replaced(text, "\"dynamic\"", "\"dynamo\"")).find("did you mean \"dynamic\"?"), std::string::npos);
+  EXPECT_NE(
+      error_of(replaced(schedule_text(window), "\"sliding_window\": 4096", "\"sliding_window\": 0")).find("from 1"),
+      std::string::npos);
 }
 
 /// Any content that the format can say, whether it makes sense or not.

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <string>
+#include <utility>
 
 #include "shared/error.h"
 #include "tests/shared/error_text.h"
@@ -89,7 +90,6 @@ TEST(ConfigJson, NullCountsAsMissing) {
   EXPECT_EQ(read_with("\"head_dim\": null").head_dim, 16);
   EXPECT_EQ(read(replaced(kLlama, "\"num_key_value_heads\": 2", "\"num_key_value_heads\": null")).kv_heads, 4);
   EXPECT_EQ(read_with("\"rope_scaling\": null").rope_factor, 1.0);
-  EXPECT_EQ(read_with("\"sliding_window\": null").max_positions, 512);
 }
 
 TEST(ConfigJson, ReadsLlama3RopeScalingInBothSpellings) {
@@ -116,21 +116,218 @@ TEST(ConfigJson, RefusesOtherMathematics) {
   EXPECT_MENTIONS(refusal_with("\"hidden_act\": \"gelu\""), "small.json.hidden_act: expected \"silu\", found \"gelu\"");
   EXPECT_MENTIONS(refusal_with("\"attention_bias\": true"), "attention_bias: true is not supported");
   EXPECT_MENTIONS(refusal_with("\"mlp_bias\": true"), "mlp_bias: true is not supported");
-  EXPECT_MENTIONS(refusal_with("\"use_sliding_window\": true"), "use_sliding_window");
-  EXPECT_MENTIONS(refusal_with("\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4}"), "found \"yarn\"");
-  EXPECT_MENTIONS(refusal_with("\"rope_scaling\": {\"factor\": 4}"), "type: is missing");
-  EXPECT_MENTIONS(refusal_with("\"layer_types\": [\"full_attention\", \"sliding_attention\"]"), "sliding_attention");
   EXPECT_MENTIONS(refusal_with("\"attention_dropout\": 0.1"), "attention_dropout: expected 0, found 0.1");
   EXPECT_MENTIONS(refusal_with("\"partial_rotary_factor\": 0.5"), "partial_rotary_factor");
   EXPECT_MENTIONS(refusal_with("\"quantization_config\": {}"), "quantization_config");
   EXPECT_MENTIONS(refusal(replaced(kLlama, "LlamaForCausalLM", "LlamaForTokenClassification")), "architectures");
-  EXPECT_MENTIONS(refusal(replaced(kLlama, "\"llama\"", "\"gemma2\"")), "expected one of llama, qwen2, qwen3, mistral");
 }
 
-TEST(ConfigJson, RefusesAMistralWindowShorterThanItsContext) {
-  const std::string mistral = replaced(replaced(kLlama, "\"llama\"", "\"mistral\""), "LlamaFor", "MistralFor");
-  EXPECT_MENTIONS(refusal(replaced(mistral, "\"bos_token_id\": 1", "\"sliding_window\": 256")), "sliding_window");
-  EXPECT_EQ(refusal(replaced(mistral, "\"bos_token_id\": 1", "\"sliding_window\": 512")), "");
+// --- what is absent -----------------------------------------------------------------------------------------------
+
+/// The Llama config as one of another family, with more members.
+std::string family(const std::string& name, const std::string& members = "\"bos_token_id\": 1") {
+  return replaced(replaced(kLlama, "\"llama\"", "\"" + name + "\""), "\"bos_token_id\": 1", members);
+}
+
+// transformers 4.46.3 and 5.24.0 agree: LlamaConfig, Qwen2Config, Qwen3Config, MistralConfig.
+TEST(ConfigJson, AbsentKeysAreTheFamilysDefaults) {
+  const auto without = [](const std::string& text, const std::string& member) { return replaced(text, member, ""); };
+  const std::string kv = "\"num_key_value_heads\": 2,", positions = "\"max_position_embeddings\": 512,";
+  const auto many_heads = [](const std::string& text) {
+    return replaced(text, "\"num_attention_heads\": 4", "\"num_attention_heads\": 32");
+  };
+  EXPECT_EQ(read(without(kLlama, kv)).kv_heads, 4);  // as many as query heads
+  EXPECT_EQ(read(many_heads(without(family("qwen2"), kv))).kv_heads, 32);
+  EXPECT_EQ(read(many_heads(without(family("qwen3"), kv))).kv_heads, 32);
+  EXPECT_EQ(read(many_heads(without(family("mistral"), kv))).kv_heads, 8);
+  EXPECT_MENTIONS(
+      refusal(without(family("mistral"), kv)),
+      "num_key_value_heads: is missing, and mistral's default of 8 does not divide num_attention_heads = 4");
+  // null is as many as query heads in every family.
+  for (const char* name : {"llama", "qwen2", "qwen3", "mistral"})
+    EXPECT_EQ(read(replaced(family(name), "\"num_key_value_heads\": 2", "\"num_key_value_heads\": null")).kv_heads, 4);
+  EXPECT_EQ(read(family("qwen3")).head_dim, 128);
+  EXPECT_EQ(read(family("qwen2")).head_dim, 16);
+  EXPECT_EQ(read(without(kLlama, positions)).max_positions, 2048);
+  EXPECT_EQ(read(without(family("qwen2"), positions)).max_positions, 32768);
+  EXPECT_EQ(read(without(family("mistral"), positions)).max_positions, 131072);
+  for (const char* name : {"llama", "qwen2", "qwen3", "mistral"}) {
+    EXPECT_EQ(read(family(name)).rms_epsilon, 1e-6) << name;
+    EXPECT_EQ(read(family(name)).rope_theta, 10000.0) << name;
+    EXPECT_FALSE(read(family(name)).tied_embeddings) << name;
+  }
+}
+
+TEST(ConfigJson, ASlipInAnOptionalKeyIsNotItsDefault) {
+  EXPECT_MENTIONS(refusal_with("\"tie_word_embedding\": true"),
+                  "small.json.tie_word_embedding: is not a key of config.json; did you mean tie_word_embeddings?");
+  EXPECT_MENTIONS(refusal_with("\"rope-theta\": 1e6"), "did you mean rope_theta?");
+  EXPECT_MENTIONS(refusal_with("\"headDim\": 32"), "did you mean head_dim?");
+  EXPECT_MENTIONS(refusal_with("\"rms_norm_esp\": 1e-5"), "did you mean rms_norm_eps?");
+  EXPECT_MENTIONS(refusal(replaced(kLlama, "num_key_value_heads", "num_key_value_head")),
+                  "did you mean num_key_value_heads?");
+  EXPECT_MENTIONS(refusal(replaced(kLlama, "num_hidden_layers", "num_hidden_layer")),
+                  "num_hidden_layers: is missing; expected a whole number from 1 to 1099511627776; there is "
+                  "num_hidden_layer: did you mean num_hidden_layers?");
+  // Keys of published files that are near to nothing here.
+  EXPECT_EQ(refusal_with("\"hidden_dropout\": 0.0, \"rope_interleaved\": false, \"pretraining_tp\": 1, \"use_cache\": "
+                         "true, \"initializer_range\": 0.02, \"pad_token_id\": null, \"use_qk_norm\": false"),
+            "");
+}
+
+// --- sliding windows ----------------------------------------------------------------------------------------------
+
+/// The window and the first layer that has it; {0, 0} if none has.
+std::pair<std::int64_t, std::int64_t> window(const std::string& text) {
+  const ModelConfig config = read(text);
+  return {config.sliding_window, config.first_window_layer};
+}
+using Window = std::pair<std::int64_t, std::int64_t>;
+
+TEST(ConfigJson, MistralsWindowIsThatOfEveryLayer) {
+  EXPECT_EQ(window(family("mistral", "\"sliding_window\": 256")), Window(256, 0));
+  EXPECT_EQ(window(family("mistral", "\"sliding_window\": null")), Window(0, 0));
+  EXPECT_EQ(window(family("mistral")), Window(4096, 0));  // absent: MistralConfig's default
+  EXPECT_EQ(window(family("mistral",
+                          "\"sliding_window\": 8, \"layer_types\": [\"full_attention\", "
+                          "\"full_attention\", \"full_attention\"]")),
+            Window(8, 0));
+  EXPECT_MENTIONS(refusal(family("mistral", "\"sliding_window\": 0")),
+                  "sliding_window: expected a whole number from 1");
+}
+
+TEST(ConfigJson, QwensWindowIsThatOfTheLastLayersIfItIsAskedFor) {
+  for (const char* name : {"qwen2", "qwen3"}) {
+    EXPECT_EQ(window(family(name)), Window(0, 0));
+    EXPECT_EQ(window(family(name, "\"use_sliding_window\": false, \"sliding_window\": 64, \"max_window_layers\": 1")),
+              Window(0, 0));
+    EXPECT_EQ(window(family(name, "\"use_sliding_window\": true, \"sliding_window\": 64, \"max_window_layers\": 1")),
+              Window(64, 1));
+    EXPECT_EQ(window(family(name, "\"use_sliding_window\": true, \"sliding_window\": null")), Window(0, 0));
+    EXPECT_EQ(window(family(name, "\"use_sliding_window\": true")), Window(4096, 28));  // both by default
+  }
+}
+
+TEST(ConfigJson, LayerTypesSayWhichLayersHaveTheWindow) {
+  const std::string full = "\"full_attention\"", sliding = "\"sliding_attention\"";
+  const auto types = [&](const std::string& a, const std::string& b, const std::string& c) {
+    return "\"layer_types\": [" + a + ", " + b + ", " + c + "]";
+  };
+  EXPECT_EQ(window(family("qwen2", types(full, full, full) + ", \"sliding_window\": 64")), Window(0, 0));
+  EXPECT_EQ(window(family("qwen2", types(full, sliding, full) + ", \"sliding_window\": 64")), Window(64, 1));
+  EXPECT_EQ(window(family("qwen3", types(sliding, sliding, sliding))), Window(4096, 0));
+  EXPECT_EQ(window(family("llama", types(full, full, sliding) + ", \"sliding_window\": 64")), Window(64, 2));
+  EXPECT_MENTIONS(refusal(family("llama", types(full, full, sliding))), "sliding_window: is missing");
+  EXPECT_MENTIONS(refusal(family("qwen2", types(full, full, "\"linear_attention\""))),
+                  "layer_types: expected \"full_attention\" or \"sliding_attention\", found \"linear_attention\"");
+  EXPECT_MENTIONS(refusal(family("qwen2", "\"layer_types\": [\"full_attention\"]")),
+                  "layer_types: 1 entries, but num_hidden_layers = 3");
+  EXPECT_MENTIONS(refusal(family("qwen2", "\"use_sliding_window\": \"yes\"")), "use_sliding_window: expected true or");
+}
+
+// --- rotary frequencies -------------------------------------------------------------------------------------------
+
+/// The scaling that is not computed, and from which length on.
+std::pair<RopeScaling, std::int64_t> scaling(const std::string& rope) {
+  const ModelConfig config = read_with("\"rope_scaling\": " + rope);
+  return {config.rope_scaling, config.rope_scaling_from};
+}
+using Scaling = std::pair<RopeScaling, std::int64_t>;
+
+TEST(ConfigJson, KeepsScalingsThatAreNotComputed) {
+  EXPECT_EQ(scaling("{\"type\": \"linear\", \"factor\": 4.0}"), Scaling(RopeScaling::linear, 0));
+  EXPECT_EQ(scaling("{\"rope_type\": \"linear\", \"type\": \"linear\", \"factor\": 2}"),
+            Scaling(RopeScaling::linear, 0));
+  EXPECT_EQ(scaling("{\"type\": \"dynamic\", \"factor\": 2}"), Scaling(RopeScaling::dynamic, 512));
+  EXPECT_EQ(scaling("{\"type\": \"dynamic\", \"factor\": 2, \"original_max_position_embeddings\": 128}"),
+            Scaling(RopeScaling::dynamic, 128));
+  EXPECT_EQ(scaling("{\"rope_type\": \"yarn\", \"factor\": 4, \"original_max_position_embeddings\": 128}"),
+            Scaling(RopeScaling::yarn, 0));
+  EXPECT_EQ(scaling("{\"type\": \"longrope\", \"short_factor\": [1], \"long_factor\": [2]}"),
+            Scaling(RopeScaling::longrope, 0));
+  EXPECT_EQ(scaling("{\"type\": \"su\", \"short_factor\": [1], \"long_factor\": [2]}"),
+            Scaling(RopeScaling::longrope, 0));
+  EXPECT_EQ(
+      read_with("\"rope_parameters\": {\"rope_type\": \"yarn\", \"factor\": 4, \"rope_theta\": 5e5}").rope_scaling,
+      RopeScaling::yarn);
+}
+
+TEST(ConfigJson, AScalingByOneIsNone) {
+  const Scaling none(RopeScaling::none, 0);
+  EXPECT_EQ(scaling("{\"type\": \"linear\", \"factor\": 1.0}"), none);
+  EXPECT_EQ(scaling("{\"type\": \"yarn\", \"factor\": 1.0}"), none);
+  EXPECT_EQ(scaling("{\"type\": \"default\"}"), none);
+  EXPECT_EQ(scaling("{}"), none);
+  // Its attention factor scales all the same.
+  EXPECT_EQ(scaling("{\"type\": \"yarn\", \"factor\": 1.0, \"attention_factor\": 1.2}").first, RopeScaling::yarn);
+  // Beyond the context dynamic scaling goes by the length, whatever the factor.
+  EXPECT_EQ(scaling("{\"type\": \"dynamic\", \"factor\": 1.0}"), Scaling(RopeScaling::dynamic, 512));
+}
+
+TEST(ConfigJson, RefusesScalingsThatSayTooLittle) {
+  const auto rope_refusal = [](const std::string& rope) { return refusal_with("\"rope_scaling\": " + rope); };
+  EXPECT_MENTIONS(rope_refusal("{\"factor\": 4}"), "rope_scaling.rope_type: is missing, but there is a factor");
+  EXPECT_MENTIONS(rope_refusal("{\"type\": \"linear\"}"), "rope_scaling.factor: is missing");
+  EXPECT_MENTIONS(rope_refusal("{\"type\": \"linear\", \"factor\": 0}"), "factor: expected a number from");
+  EXPECT_MENTIONS(rope_refusal("{\"type\": \"linear\", \"factor\": \"4\"}"), "factor: expected a number from");
+  EXPECT_MENTIONS(rope_refusal("{\"type\": \"lnear\", \"factor\": 4}"),
+                  "rope_scaling.type: expected one of default, llama3, linear, dynamic, yarn, longrope, proportional, "
+                  "found \"lnear\"; did you mean \"linear\"?");
+  EXPECT_MENTIONS(rope_refusal("{\"type\": \"none\", \"factor\": 4}"), "found \"none\"");
+  EXPECT_MENTIONS(rope_refusal("{\"type\": \"linear\", \"rope_type\": \"yarn\", \"factor\": 4}"),
+                  "keep one of the two");
+  EXPECT_MENTIONS(rope_refusal("\"linear\""), "rope_scaling: expected an object");
+  EXPECT_MENTIONS(refusal_with("\"rope_parameters\": {\"full_attention\": {\"rope_theta\": 1e4}}"),
+                  "differ by the type of layer");
+}
+
+// --- other models -------------------------------------------------------------------------------------------------
+
+TEST(ConfigJson, RefusalsNameTheNearestFamilyThatWorks) {
+  const auto type = [](const std::string& name) { return refusal(replaced(kLlama, "\"llama\"", "\"" + name + "\"")); };
+  EXPECT_EQ(type("qwen3_moe").substr(type("qwen3_moe").find("model_type")),
+            "model_type: \"qwen3_moe\" cannot be read: mixtures of experts are not supported; the nearest that can be "
+            "read is qwen3");
+  for (const auto& [name, nearest] : {std::pair{"mixtral", "mistral"},
+                                      {"qwen2_moe", "qwen2"},
+                                      {"phi3", "llama"},
+                                      {"gemma2", "llama"},
+                                      {"gpt2", "llama"},
+                                      {"llama4", "llama"},
+                                      {"olmo2", "qwen3"},
+                                      {"smollm3", "llama"},
+                                      {"internlm2", "llama"},
+                                      {"deepseek_v3", "llama"},
+                                      {"mamba", "llama"},
+                                      {"qwen2_5_vl", "qwen2"},
+                                      {"Yi", "llama"}})
+    EXPECT_MENTIONS(type(name), std::string("the nearest that can be read is ") + nearest);
+  EXPECT_MENTIONS(type("qwen2.5"), "did you mean qwen2?");
+  EXPECT_MENTIONS(type("llama3"), "did you mean llama?");
+  EXPECT_MENTIONS(type("LLaMA"), "did you mean llama?");
+  EXPECT_MENTIONS(type("minstral"), "did you mean mistral?");
+  EXPECT_MENTIONS(type("something_new"), "known types are llama, qwen2, qwen3, mistral");
+  EXPECT_MENTIONS(refusal(replaced(kLlama, "\"llama\"", "7")), "model_type: expected a text, found 7");
+}
+
+TEST(ConfigJson, SaysWhatAFileWithoutAModelTypeIs) {
+  EXPECT_MENTIONS(refusal(replaced(kLlama, "\"model_type\": \"llama\",", "")),
+                  "model_type: is missing; expected one of llama, qwen2, qwen3, mistral; architectures has "
+                  "\"LlamaForCausalLM\", which is \"model_type\": \"llama\": add it");
+  EXPECT_MENTIONS(refusal(replaced(kLlama, "model_type", "modeltype")), "there is modeltype: did you mean model_type?");
+  EXPECT_MENTIONS(refusal("{\"dim\": 4096, \"n_layers\": 32, \"n_heads\": 32}"), "params.json");
+  EXPECT_MENTIONS(refusal("{\"tokenizer_class\": \"LlamaTokenizer\"}"), "configuration of a tokenizer");
+  EXPECT_MENTIONS(refusal("{}"), "is this the config.json of a model?");
+}
+
+TEST(ConfigJson, SaysWhereALargerModelHasItsLanguageModel) {
+  EXPECT_MENTIONS(
+      refusal("{\"model_type\": \"mistral3\", \"text_config\": " + family("mistral") + "}"),
+      "small.json.text_config: is the language model of a larger model (model_type \"mistral\"); write it to "
+      "a config.json of its own and give that");
+  EXPECT_MENTIONS(refusal("{\"model_type\": \"internvl_chat\", \"llm_config\": " + family("qwen2") + "}"),
+                  "llm_config: is the language model");
+  EXPECT_MENTIONS(refusal("{\"text_config\": {}}"), "text_config: is the language model of a larger model; write");
 }
 
 TEST(ConfigJson, RefusesContradictions) {
@@ -142,7 +339,6 @@ TEST(ConfigJson, RefusesContradictions) {
       "keep one of the two");
   EXPECT_MENTIONS(refusal(replaced(kLlama, "\"hidden_size\": 64", "\"hidden_size\": 66")),
                   "does not divide hidden_size = 66");
-  EXPECT_MENTIONS(refusal(replaced(kQwen3, "\"head_dim\": 32,", "")), "head_dim: is missing");
 }
 
 TEST(ConfigJson, RefusesWrongTypesAndSizes) {
@@ -152,6 +348,19 @@ TEST(ConfigJson, RefusesWrongTypesAndSizes) {
   EXPECT_MENTIONS(refusal(replaced(kLlama, "\"hidden_size\": 64", "\"hidden_size\": -64")), "found -64");
   EXPECT_MENTIONS(refusal(replaced(kLlama, "\"vocab_size\": 256", "\"vocab_size\": 1e30")), "vocab_size");
   EXPECT_MENTIONS(refusal(replaced(kLlama, "\"vocab_size\": 256,", "")), "vocab_size: is missing");
+  EXPECT_MENTIONS(refusal(replaced(kLlama, "\"num_hidden_layers\": 3", "\"num_hidden_layers\": 3.0")),
+                  "num_hidden_layers: expected a whole number from 1 to 1099511627776, found 3.0");
+  EXPECT_MENTIONS(refusal(replaced(kLlama, "\"num_hidden_layers\": 3", "\"num_hidden_layers\": true")), "found true");
+  EXPECT_MENTIONS(refusal(replaced(kLlama, "\"num_hidden_layers\": 3", "\"num_hidden_layers\": null")), "found null");
+  EXPECT_MENTIONS(refusal(replaced(kLlama, "\"num_hidden_layers\": 3", "\"num_hidden_layers\": 5000")),
+                  "num_hidden_layers: expected a whole number from 1 to 4096, found 5000");
+  EXPECT_MENTIONS(refusal(replaced(kLlama, "\"num_hidden_layers\": 3", "\"num_hidden_layers\": 18446744073709551615")),
+                  "num_hidden_layers: expected a whole number");
+  EXPECT_MENTIONS(refusal(replaced(kLlama, "\"num_hidden_layers\": 3", "\"num_hidden_layers\": 1e400")), "is not JSON");
+  EXPECT_MENTIONS(refusal(replaced(kLlama, "\"num_hidden_layers\": 3", "\"num_hidden_layers\": NaN")), "is not JSON");
+  EXPECT_MENTIONS(refusal_with("\"rms_norm_eps\": 0"), "rms_norm_eps: expected a number from 1e-12 to 0.1, found 0");
+  EXPECT_MENTIONS(refusal_with("\"rms_norm_eps\": \"1e-5\""), "rms_norm_eps: expected a number");
+  EXPECT_MENTIONS(refusal_with("\"rope_theta\": -1"), "rope_theta: expected a number");
   EXPECT_MENTIONS(refusal("[1, 2]"), "expected an object");
   EXPECT_MENTIONS(refusal("{\"model_type\": "), "is not JSON");
   EXPECT_MENTIONS(refusal(""), "is not JSON");

@@ -1,0 +1,110 @@
+#include "shared/model/config_json_rope.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <string_view>
+
+#include "shared/model/model_families.h"
+#include "shared/nearest_name.h"
+
+namespace penstock {
+namespace {
+
+constexpr std::int64_t kMaxSize = std::int64_t{1} << 40;  // check_model_config has the real limits
+constexpr double kMaxFactor = 1e6;
+
+bool given(JsonObject& object, const char* key) { return object.has(key) && !object.value(key).is_null(); }
+
+std::int64_t positions(JsonObject& object, const char* key) { return object.integer(key, 1, kMaxSize); }
+
+void read_llama3(JsonObject& rope, ModelConfig& config) {
+  config.rope_factor = rope.number("factor", 1, kMaxFactor);
+  config.rope_low_freq_factor = rope.number("low_freq_factor", 1e-6, kMaxFactor);
+  config.rope_high_freq_factor = rope.number("high_freq_factor", 1e-6, kMaxFactor);
+  config.rope_original_positions = positions(rope, "original_max_position_embeddings");
+}
+
+/// "default" if the object gives no type and nothing that scales.
+std::string read_type(JsonObject& rope) {
+  // Older files call the key "type"; some have both.
+  const bool type = given(rope, "type"), rope_type = given(rope, "rope_type");
+  if (type && rope_type && rope.value("type") != rope.value("rope_type"))
+    rope.fail("type", fmt::format("{}, but rope_type is {}; keep one of the two", shown(rope.value("type")),
+                                  shown(rope.value("rope_type"))));
+  if (type || rope_type) return rope.text(rope_type ? "rope_type" : "type");
+  if (given(rope, "factor")) rope.fail("rope_type", "is missing, but there is a factor; say what it scales");
+  return "default";
+}
+
+RopeScaling scaling_of(JsonObject& rope, const std::string& type) {
+  if (type == "su") return RopeScaling::longrope;  // its first name
+  const auto names = rope_scaling_names();
+  for (std::size_t i = 1; i < names.size(); ++i)
+    if (names[i] == type) return static_cast<RopeScaling>(i);
+  std::vector<std::string_view> known{"default", "llama3"};
+  known.insert(known.end(), names.begin() + 1, names.end());
+  rope.fail(given(rope, "rope_type") ? "rope_type" : "type",
+            fmt::format("expected one of {}, found \"{}\"{}", fmt::join(known, ", "), type.substr(0, 60),
+                        meant_choice(type, known)));
+}
+
+/// A scaling that is not computed here, unless nothing is scaled by it.
+void read_scaling(JsonObject& rope, RopeScaling scaling, ModelConfig& config) {
+  const auto factor = [&] { return rope.number("factor", 1e-6, kMaxFactor); };
+  switch (scaling) {
+    case RopeScaling::linear:
+      if (factor() == 1) return;
+      break;
+    case RopeScaling::yarn:
+      // Its attention factor is 1 as well, unless it is given.
+      if (given(rope, "factor") && factor() == 1 &&
+          (!given(rope, "attention_factor") || rope.number("attention_factor", 0, kMaxFactor) == 1))
+        return;
+      break;
+    case RopeScaling::dynamic:
+      factor();
+      config.rope_scaling_from = config.max_positions;
+      if (given(rope, "original_max_position_embeddings"))
+        config.rope_scaling_from = std::min(config.max_positions, positions(rope, "original_max_position_embeddings"));
+      break;
+    default: break;
+  }
+  config.rope_scaling = scaling;
+}
+
+void read_object(JsonObject rope, ModelConfig& config) {
+  if (given(rope, "partial_rotary_factor") && rope.number("partial_rotary_factor", 0, 1) < 1)
+    rope.fail("partial_rotary_factor", fmt::format("expected 1, found {}", shown(rope.value("partial_rotary_factor"))));
+  const std::string type = read_type(rope);
+  if (type == "default") return;
+  if (type == "llama3") return read_llama3(rope, config);
+  read_scaling(rope, scaling_of(rope, type), config);
+}
+
+}  // namespace
+
+void read_rope(JsonObject& object, ModelConfig& config) {
+  std::optional<double> theta;
+  if (given(object, "rope_theta")) theta = object.number("rope_theta", 1, 1e15);
+  const bool scaling = given(object, "rope_scaling");
+  if (given(object, "rope_parameters")) {
+    if (scaling) object.fail("rope_scaling", "stands beside rope_parameters; keep one of the two");
+    JsonObject parameters = object.object("rope_parameters");
+    if (given(parameters, "full_attention") || given(parameters, "sliding_attention"))
+      object.fail("rope_parameters", "differ by the type of layer, which is not supported; expected one set for all");
+    if (given(parameters, "rope_theta")) {
+      const double inner = parameters.number("rope_theta", 1, 1e15);
+      if (theta && *theta != inner)
+        object.fail("rope_theta", fmt::format("{} here, but rope_parameters.rope_theta is {}", *theta, inner));
+      theta = inner;
+    }
+    read_object(parameters, config);
+  } else if (scaling) {
+    read_object(object.object("rope_scaling"), config);
+  }
+  config.rope_theta = theta.value_or(kDefaultRopeTheta);
+}
+
+}  // namespace penstock

@@ -1,0 +1,184 @@
+#include "shared/model/model_families.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "shared/nearest_name.h"
+
+namespace penstock {
+namespace {
+
+constexpr const char* kExperts = "mixtures of experts are not supported";
+constexpr const char* kVision = "it sees or hears too; only language models are supported";
+constexpr const char* kGelu = "learned positions, LayerNorm and GELU are not supported";
+constexpr const char* kLayerNorm = "LayerNorm is not supported";
+constexpr const char* kGemma = "GELU, norms that add 1 to their weight and scaled embeddings are not supported";
+constexpr const char* kMultipliers = "factors on embeddings, attention, residuals and logits are not supported";
+constexpr const char* kStateSpace = "layers without attention (state-space, recurrent, convolutions) are not supported";
+constexpr const char* kLatent = "latent attention and mixtures of experts are not supported";
+constexpr const char* kEncoder = "it is no decoder-only language model";
+constexpr const char* kInterleaved = "rotary embeddings of neighbouring elements are not supported";
+constexpr const char* kNormBehind = "norms behind attention and MLP are not supported";
+constexpr const char* kRelu2 = "squared ReLU without a gate is not supported";
+
+struct OtherType {
+  std::string_view name, difference, nearest;
+};
+
+/// Families of our time by their model_type.
+constexpr OtherType kOthers[] = {
+    {"mixtral", kExperts, "mistral"},
+    {"qwen2_moe", kExperts, "qwen2"},
+    {"qwen3_moe", kExperts, "qwen3"},
+    {"gpt_oss", kExperts, "llama"},
+    {"olmoe", kExperts, "qwen3"},
+    {"phimoe", kExperts, "llama"},
+    {"granitemoe", kExperts, "llama"},
+    {"glm4_moe", kExperts, "qwen3"},
+    {"ernie4_5_moe", kExperts, "llama"},
+    {"hunyuan_v1_moe", kExperts, "qwen3"},
+    {"minimax_m2", kExperts, "qwen3"},
+    {"dbrx", kExperts, "llama"},
+    {"llama4", kExperts, "llama"},
+    {"llama4_text", kExperts, "llama"},
+    {"deepseek_v2", kLatent, "llama"},
+    {"deepseek_v3", kLatent, "llama"},
+    {"deepseek_v32", kLatent, "llama"},
+    {"kimi_k2", kLatent, "llama"},
+    {"minicpm3", "latent attention is not supported", "llama"},
+    {"phi3", "q, k, v and gate, up are one tensor each in its weights; a copy converted to llama can be read", "llama"},
+    {"phi", "LayerNorm, GELU, biases and partly rotated heads are not supported", "llama"},
+    {"gemma", kGemma, "llama"},
+    {"gemma2", kGemma, "llama"},
+    {"gemma3", kGemma, "qwen3"},
+    {"gemma3_text", kGemma, "qwen3"},
+    {"gemma3n", kGemma, "qwen3"},
+    {"gpt2", kGelu, "llama"},
+    {"gpt_neo", kGelu, "llama"},
+    {"gpt_bigcode", kGelu, "llama"},
+    {"opt", kGelu, "llama"},
+    {"gpt_neox", "LayerNorm, GELU and biases are not supported", "llama"},
+    {"gptj", "LayerNorm, GELU and biases are not supported", "llama"},
+    {"bloom", "ALiBi positions, LayerNorm and GELU are not supported", "llama"},
+    {"mpt", "ALiBi positions, LayerNorm and GELU are not supported", "llama"},
+    {"falcon", "LayerNorm, GELU and attention beside the MLP are not supported", "llama"},
+    {"stablelm", kLayerNorm, "llama"},
+    {"starcoder2", "LayerNorm, GELU and biases are not supported", "llama"},
+    {"olmo", kLayerNorm, "llama"},
+    {"olmo2", kNormBehind, "qwen3"},
+    {"olmo3", kNormBehind, "qwen3"},
+    {"exaone4", kNormBehind, "qwen3"},
+    {"cohere", "LayerNorm, attention beside the MLP and scaled logits are not supported", "llama"},
+    {"cohere2", "LayerNorm, attention beside the MLP and scaled logits are not supported", "llama"},
+    {"smollm3", "some of its layers have no rotary embedding", "llama"},
+    {"granite", kMultipliers, "llama"},
+    {"minicpm", kMultipliers, "llama"},
+    {"glm", kInterleaved, "qwen2"},
+    {"glm4", kInterleaved, "qwen2"},
+    {"chatglm", kInterleaved, "qwen2"},
+    {"ernie4_5", kInterleaved, "llama"},
+    {"helium", kInterleaved, "llama"},
+    {"nemotron", kRelu2, "llama"},
+    {"arcee", kRelu2, "llama"},
+    {"apertus", "the activation xIELU is not supported", "qwen3"},
+    {"bitnet", "quantised weights and norms within attention and MLP are not supported", "llama"},
+    {"hunyuan_v1_dense", "QK norms behind the rotary embedding are not supported", "qwen3"},
+    {"seed_oss", "dropout is not supported", "qwen2"},
+    {"ministral", "layers with and without a sliding window are not supported", "mistral"},
+    {"ministral3", "scaled rotary frequencies and queries are not supported", "mistral"},
+    {"internlm", "a bias on the output projection is not supported", "qwen2"},
+    {"internlm2", "q, k and v are one tensor in its weights; a copy converted to llama can be read", "llama"},
+    {"baichuan", "q, k and v are one tensor in its weights; a 7B converted to llama can be read", "llama"},
+    {"qwen", "q, k and v are one tensor in its weights", "qwen2"},
+    {"yi", "the first release names its tensors otherwise; the later one is llama", "llama"},
+    {"qwen3_next", kStateSpace, "qwen3"},
+    {"qwen3_5", kStateSpace, "qwen3"},
+    {"mamba", kStateSpace, "llama"},
+    {"mamba2", kStateSpace, "llama"},
+    {"jamba", kStateSpace, "llama"},
+    {"bamba", kStateSpace, "llama"},
+    {"falcon_h1", kStateSpace, "llama"},
+    {"falcon_mamba", kStateSpace, "llama"},
+    {"recurrent_gemma", kStateSpace, "llama"},
+    {"nemotron_h", kStateSpace, "llama"},
+    {"zamba2", kStateSpace, "llama"},
+    {"lfm2", kStateSpace, "llama"},
+    {"rwkv", kStateSpace, "llama"},
+    {"qwen2_vl", kVision, "qwen2"},
+    {"qwen2_5_vl", kVision, "qwen2"},
+    {"qwen2_5_omni", kVision, "qwen2"},
+    {"qwen2_audio", kVision, "qwen2"},
+    {"qwen3_vl", kVision, "qwen3"},
+    {"internvl_chat", kVision, "qwen2"},
+    {"internvl", kVision, "qwen2"},
+    {"mllama", kVision, "llama"},
+    {"llava", kVision, "llama"},
+    {"llava_next", kVision, "llama"},
+    {"llava_onevision", kVision, "qwen2"},
+    {"mistral3", kVision, "mistral"},
+    {"pixtral", kVision, "mistral"},
+    {"paligemma", kVision, "llama"},
+    {"idefics3", kVision, "llama"},
+    {"smolvlm", kVision, "llama"},
+    {"voxtral", kVision, "llama"},
+    {"bert", kEncoder, "llama"},
+    {"roberta", kEncoder, "llama"},
+    {"modernbert", kEncoder, "llama"},
+    {"t5", kEncoder, "llama"},
+    {"bart", kEncoder, "llama"},
+    {"whisper", kEncoder, "llama"},
+};
+
+std::string lower_case(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return lower;
+}
+
+std::vector<std::string> supported() { return {model_family_names().begin(), model_family_names().end()}; }
+
+}  // namespace
+
+const FamilyDefaults& family_defaults(ModelFamily family) {
+  static constexpr FamilyDefaults kLlama{0, 0, 2048, 0, 0};
+  static constexpr FamilyDefaults kQwen2{32, 0, 32768, 4096, 28};
+  static constexpr FamilyDefaults kQwen3{32, 128, 32768, 4096, 28};
+  static constexpr FamilyDefaults kMistral{8, 0, 131072, 4096, 0};
+  switch (family) {
+    case ModelFamily::llama: return kLlama;
+    case ModelFamily::qwen2: return kQwen2;
+    case ModelFamily::qwen3: return kQwen3;
+    case ModelFamily::mistral: return kMistral;
+  }
+  return kLlama;
+}
+
+std::string why_not_supported(std::string_view given) {
+  const std::string model_type = lower_case(given);
+  for (const OtherType& other : kOthers)
+    if (other.name == model_type)
+      return fmt::format("{}; the nearest that can be read is {}", other.difference, other.nearest);
+  const std::vector<std::string> known = supported();
+  // "qwen2.5" and "llama3.1" are names of models, not of types.
+  for (const std::string& name : known)
+    if (model_type.starts_with(name) && model_type.find('_') == std::string::npos)
+      return fmt::format("did you mean {}?", name);
+  const std::string nearest = nearest_name(model_type, known);
+  return fmt::format("{}known types are {}", nearest.empty() ? "" : fmt::format("did you mean {}? ", nearest),
+                     fmt::join(known, ", "));
+}
+
+std::string type_of_architecture(std::string_view architecture) {
+  constexpr std::string_view kEnd = "ForCausalLM";
+  if (!architecture.ends_with(kEnd)) return "";
+  const std::string_view name = architecture.substr(0, architecture.size() - kEnd.size());
+  const std::vector<std::string> types = supported();
+  const auto type = std::find(types.begin(), types.end(), lower_case(name));
+  return type == types.end() ? "" : *type;
+}
+
+}  // namespace penstock

@@ -1,0 +1,56 @@
+#include "shared/model/sequence_limits.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+#include <utility>
+
+#include "shared/error.h"
+
+namespace penstock {
+
+std::int64_t longest_whole_attention(const ModelConfig& config) {
+  const bool windowed = config.sliding_window > 0 && config.first_window_layer < config.decoder_layers;
+  return windowed ? config.sliding_window : std::numeric_limits<std::int64_t>::max();
+}
+
+std::string window_reached(const ModelConfig& config, std::int64_t sequence_length) {
+  const std::int64_t longest = longest_whole_attention(config);
+  if (sequence_length <= longest) return "";
+  return fmt::format(
+      "{} tokens are more than the sliding window of {} within which {} attends, and attention is over the whole "
+      "sequence here; expected at most {}{}",
+      sequence_length, longest, config.name, longest,
+      config.family == ModelFamily::mistral
+          ? ", or a config.json with \"sliding_window\": null if the model has no window (without the key Mistral has "
+            "one of 4096)"
+          : "");
+}
+
+std::string rope_not_computed(const ModelConfig& config, std::int64_t sequence_length) {
+  if (config.rope_scaling == RopeScaling::none || sequence_length <= config.rope_scaling_from) return "";
+  const std::string_view name = rope_scaling_names()[static_cast<std::size_t>(config.rope_scaling)];
+  const bool some = config.rope_scaling_from > 0;
+  return fmt::format(
+      "{} has rope_type \"{}\"{}, and the executor computes rotary frequencies of \"default\" and \"llama3\" only{}; "
+      "bytes and times do not depend on it",
+      config.name, name, some ? fmt::format(" for sequences of more than {} tokens", config.rope_scaling_from) : "",
+      some ? fmt::format(": it trains sequences of at most {}", config.rope_scaling_from) : "");
+}
+
+std::vector<std::string> length_notes(const ModelConfig& config, std::int64_t sequence_length) {
+  std::vector<std::string> notes;
+  if (std::string why = rope_not_computed(config, sequence_length); !why.empty()) notes.push_back(std::move(why));
+  if (sequence_length > config.max_positions)
+    notes.push_back(fmt::format(
+        "sequences of {} tokens are longer than {}'s max_position_embeddings = {}; rotary positions go on beyond it",
+        sequence_length, config.name, config.max_positions));
+  return notes;
+}
+
+void require_computed(const ModelConfig& config, std::int64_t sequence_length, const std::string& place) {
+  for (const std::string& why : {window_reached(config, sequence_length), rope_not_computed(config, sequence_length)})
+    if (!why.empty()) throw InputError(place + ": " + why);
+}
+
+}  // namespace penstock
