@@ -26,7 +26,7 @@ void add_run(CLI::App& program, RunCommandOptions& options, Chosen& chosen) {
                   "second one says\nwhat ending at once would lose, a third one ends.\n"
                   "Exits with 3 if it does not fit, before anything is started.\n",
                   options.json);
-  command->add_option("SCENARIO", options.scenario, "scenario file (TOML)")->required();
+  add_scenario(command, options.scenario);
   add_profile(command, options.profile);
   add_overrides(command, options.overrides);
   command
@@ -81,8 +81,10 @@ void add_calibrate(CLI::App& program, CalibrateCommandOptions& options, Chosen& 
                                   "Microbenchmarks only: no training step is run.\n",
                                   options.json);
   command
-      ->add_option("SCENARIO", options.scenarios,
-                   "scenario files (TOML): which shapes to measure; with --backend cuda several")
+      ->add_option(
+          "SCENARIO", options.scenarios,
+          "scenario files (TOML) or names of the catalogue: which shapes to measure; with --backend cuda several")
+      ->transform(catalogue_file(CatalogueKind::scenario))
       ->required();
   command->add_option("-o,--output", options.output, "profile to write")->type_name("FILE")->required();
   command

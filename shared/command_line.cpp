@@ -136,6 +136,32 @@ CLI::App* add_command(CLI::App& program, const char* name, const char* what, con
   return command;
 }
 
+CLI::Validator catalogue_file(CatalogueKind kind) {
+  return CLI::Validator(
+      [kind](std::string& name) {
+        name = named_file(kind, name).string();
+        return std::string();
+      },
+      "");
+}
+
+CLI::Validator catalogue_subfolder() {
+  return CLI::Validator(
+      [](std::string& name) {
+        name = named_folder(name).string();
+        return std::string();
+      },
+      "");
+}
+
+CLI::Option* add_scenario(CLI::App* command, std::filesystem::path& scenario, const char* what) {
+  return command
+      ->add_option("SCENARIO", scenario,
+                   fmt::format("scenario file (TOML), or the name of one of the catalogue{}", what))
+      ->transform(catalogue_file(CatalogueKind::scenario))
+      ->required();
+}
+
 void add_profile(CLI::App* command, std::filesystem::path& profile) {
   command->add_option("--profile", profile, "measured profile of the machine, instead of the scenario's")
       ->type_name("FILE");

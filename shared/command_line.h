@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "shared/catalogue.h"
+
 namespace penstock {
 
 /// The command that was chosen, to be run once everything is parsed; its callback sets it.
@@ -14,6 +16,12 @@ using Chosen = std::function<int()>;
 
 /// A subcommand with --json. `examples` stand below its help.
 CLI::App* add_command(CLI::App& program, const char* name, const char* what, const char* examples, bool& json);
+
+/// SCENARIO: a file, or one of the catalogue by its name (shared/catalogue.h).
+CLI::Option* add_scenario(CLI::App* command, std::filesystem::path& scenario, const char* what = "");
+/// For options that name a file of the catalogue: puts its path in the place of its name.
+CLI::Validator catalogue_file(CatalogueKind kind);
+CLI::Validator catalogue_subfolder();
 
 /// --profile and --set, which change what a scenario file says.
 void add_profile(CLI::App* command, std::filesystem::path& profile);

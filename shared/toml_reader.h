@@ -49,6 +49,7 @@ class TomlSection {
   TomlSection(const TomlDocument& document, std::string name);
 
   bool exists() const { return table_ != nullptr; }
+  const std::string& name() const { return name_; }
   /// Asking makes the key a known one.
   bool has(const std::string& key);
   std::string text(const std::string& key);

@@ -20,7 +20,7 @@ void add_fit(CLI::App& program, FitOptions& options, Chosen& chosen) {
                                   "  penstock-sim fit --max scenarios/qwen2.5-7b-h200.toml\n"
                                   "Exits with 3 if it does not fit, and says by how much, in which tier and phase.\n",
                                   options.json);
-  command->add_option("SCENARIO", options.scenario.scenario, "scenario file (TOML)")->required();
+  add_scenario(command, options.scenario.scenario);
   command->add_flag("--ours", options.ours,
                     "as penstock-exec would run it: without what the code of a preset's system adds");
   command->add_flag("--max", options.max, "how many layers, how long a context, how many tokens per step would fit");
@@ -37,7 +37,7 @@ void add_simulate(CLI::App& program, SimulateCommandOptions& options, Chosen& ch
       "  penstock-sim simulate scenarios/quickstart.toml --profile profile.json --trace trace.json\n"
       "  penstock-sim simulate scenarios/quickstart.toml --schedule schedule.json --timeline predicted.json\n",
       options.json);
-  command->add_option("SCENARIO", options.scenario.scenario, "scenario file (TOML)")->required();
+  add_scenario(command, options.scenario.scenario);
   command->add_option("--schedule", options.schedule, "a schedule as `plan` writes it, instead of the policy's own")
       ->type_name("FILE");
   command
@@ -57,7 +57,7 @@ void add_plan(CLI::App& program, PlanOptions& options, Chosen& chosen) {
                   "  penstock-sim plan scenarios/quickstart.toml -o schedule.json\n"
                   "`penstock-sim simulate --schedule` and `penstock-exec run --schedule` take the file.\n",
                   options.json);
-  command->add_option("SCENARIO", options.scenario.scenario, "scenario file (TOML)")->required();
+  add_scenario(command, options.scenario.scenario);
   command->add_option("-o,--output", options.output, "schedule file to write")->type_name("FILE")->required();
   command->add_flag("--ignore-capacity", options.ignore_capacity, "write even what does not fit");
   add_choice(command, options.scenario);
@@ -73,8 +73,7 @@ void add_search(CLI::App& program, SearchCommandOptions& options, Chosen& chosen
                   "Ctrl-C gives the best so far. The plan is the same on every machine and for any number of threads\n"
                   "unless Ctrl-C or --seconds ended it. Exits with 3 if nothing fits, and says by how much.\n",
                   options.json);
-  command->add_option("SCENARIO", options.scenario.scenario, "scenario file (TOML); its policy's numerics are kept")
-      ->required();
+  add_scenario(command, options.scenario.scenario, "; its policy's numerics are kept");
   command->add_option("-o,--output", options.output, "write the schedule, proved")->type_name("FILE");
   command->add_option("--scenario-out", options.scenario_out, "write the scenario that reproduces it")
       ->type_name("FILE");
@@ -101,7 +100,7 @@ void add_sweep(CLI::App& program, SweepOptions& options, Chosen& chosen) {
       "Keys are those of --set; hardware, model and policy are short for machine.hardware, model.config, "
       "policy.name.\n",
       options.json);
-  command->add_option("SCENARIO", options.scenario.scenario, "scenario file (TOML)")->required();
+  add_scenario(command, options.scenario.scenario);
   command->add_option("--vary", options.vary, "a key and its values; several are combined")
       ->type_name("KEY=VALUE,...")
       ->required()
@@ -123,15 +122,17 @@ void add_shop(CLI::App& program, ShopOptions& options, Chosen& chosen) {
       "  penstock-sim shop --model scenarios/models/qwen2.5-7b.json --budget 6000 --catalogue my/machines.toml\n"
       "Prices are those of the catalogue; edit it. Exits with 3 if no machine will do, and says what binds.\n",
       options.json);
-  options.catalogue = std::filesystem::is_directory("scenarios")
-                          ? std::filesystem::path("scenarios/prices/machines.toml")
-                          : std::filesystem::path(PENSTOCK_CATALOGUE "/prices/machines.toml");
-  command->add_option("--model", options.model, "Hugging Face config.json")->type_name("FILE")->required();
+  command->add_option("--model", options.model, "Hugging Face config.json, or the name of a model of the catalogue")
+      ->type_name("FILE")
+      ->transform(catalogue_file(CatalogueKind::model))
+      ->required();
   command->add_option("--tokens-per-second", options.tokens_per_second, "the cheapest machine that gives so many");
   command->add_option("--budget", options.budget, "the fastest machine for so many euros");
-  command->add_option("--catalogue", options.catalogue, "machines and prices")
+  command
+      ->add_option("--catalogue", options.catalogue,
+                   "machines and prices, if not prices/machines.toml of the catalogue")
       ->type_name("FILE")
-      ->capture_default_str();
+      ->transform(catalogue_file(CatalogueKind::prices));
   command->add_option("--sequence-length", options.sequence_length, "tokens per sequence")
       ->check(CLI::Range(1, 1 << 24))
       ->capture_default_str();
@@ -168,7 +169,8 @@ void add_compare(CLI::App& program, CompareOptions& options, Chosen& chosen) {
   command
       ->add_option("--scenario", options.scenario.scenario,
                    "the scenario, shown in the report; without --schedule its policy writes the schedule")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->transform(catalogue_file(CatalogueKind::scenario));
   command->add_option("--trace", options.trace, "write both as one Chrome trace, for Perfetto")->type_name("FILE");
   command->add_option("--html", options.html, "write a report that opens in any browser, offline")->type_name("FILE");
   add_choice(command, options.scenario);
@@ -182,21 +184,27 @@ void add_validate(CLI::App& program, ValidateOptions& options, Chosen& chosen) {
                                   "  penstock-sim validate scenarios/published\n"
                                   "Takes recordings (`penstock-exec run --record`) and scenarios with [published].\n",
                                   options.json);
-  command->add_option("FOLDER", options.folder, "folder of recordings; those below it count too")->required();
+  command->add_option("FOLDER", options.folder, "folder of recordings; those below it count too")
+      ->transform(catalogue_subfolder())
+      ->required();
   command
       ->add_option("--hardware", options.hardware,
                    "predict recordings from this hardware file instead of the profile that belongs to them")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->transform(catalogue_file(CatalogueKind::hardware));
   command->add_flag("--all", options.all, "list every row of tables of published figures");
   command->callback([&] { chosen = [&] { return validate(options); }; });
 }
 
 void add_list(CLI::App& program, ListOptions& options, Chosen& chosen) {
-  CLI::App* command = add_command(program, "list", "List presets, models, hardware and scenarios",
-                                  "Examples:\n"
-                                  "  penstock-sim list presets\n"
-                                  "  penstock-sim list hardware --from my/scenarios\n",
-                                  options.json);
+  CLI::App* command =
+      add_command(program, "list", "List presets, models, hardware and scenarios",
+                  "Examples:\n"
+                  "  penstock-sim list presets\n"
+                  "  penstock-sim list hardware --from my/scenarios\n"
+                  "The catalogue is ./scenarios, or what is installed with the program; its scenarios,\n"
+                  "models and machines can be named from any folder: penstock-sim fit quickstart\n",
+                  options.json);
   command->add_option("WHAT", options.what, "presets, models, hardware or scenarios; all if left out")
       ->check(one_of({"presets", "models", "hardware", "scenarios"}));
   command->add_option("--from", options.folder, "folder of scenarios, with models/ and hardware/ in it")

@@ -89,6 +89,13 @@ Scenario read_scenario(const std::filesystem::path& path, const std::vector<std:
 Scenario parse_scenario(const std::string& text, const std::string& place, const std::filesystem::path& folder,
                         const std::vector<std::string>& overrides);
 
+/// The file that a key of a scenario names ("model.config"). In the file `scenario`: relative to its folder; on the command
+/// line: as the shell would take it, or else relative to that folder. Where nothing is there, a model, a machine and a
+/// software are looked up in the catalogue (shared/catalogue.h); a path that is nowhere is the one in that folder.
+struct TomlValue;
+std::filesystem::path scenario_path(const std::string& key, const TomlValue& value,
+                                    const std::filesystem::path& scenario);
+
 /// The same as a table of keys, overrides applied, for programs that write a scenario from another one. Only its TOML
 /// has been checked.
 struct TomlDocument;

@@ -1,10 +1,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdint>
+#include <optional>
 #include <system_error>
 
+#include "shared/catalogue.h"
 #include "shared/error.h"
+#include "shared/files.h"
 #include "shared/ir/memory.h"
 #include "shared/model/config_json.h"
 #include "shared/model/library_workspace.h"
@@ -44,6 +48,14 @@ void apply_override(const std::string& text, TomlDocument& document) {
   if (table_name == "machine" && key == "hardware") table.values.erase("profile");
 }
 
+/// What the catalogue may have of a key's.
+std::optional<CatalogueKind> catalogue_kind(const std::string& key) {
+  if (key == "model.config") return CatalogueKind::model;
+  if (key == "machine.hardware") return CatalogueKind::hardware;
+  if (key == "machine.software") return CatalogueKind::software;
+  return std::nullopt;
+}
+
 class ScenarioReader {
  public:
   ScenarioReader(const TomlDocument& document, const std::filesystem::path& path) : document_(document) {
@@ -68,24 +80,21 @@ class ScenarioReader {
   }
 
  private:
-  /// In a file: relative to the file. On the command line: as the shell would take it, or else relative to the file.
   std::filesystem::path path(TomlSection& section, const std::string& key) {
-    std::filesystem::path found = section.text(key);
-    if (found.empty()) section.fail(key, "expected a path, found an empty text");
-    std::error_code ignored;
-    const bool from_command_line = section.value(key).place.starts_with(kOverridePlace);
-    if (found.is_relative() && !(from_command_line && std::filesystem::exists(found, ignored)))
-      found = scenario_.path.parent_path() / found;
-    scenario_.files.push_back(found);
-    return found;
+    if (section.text(key).empty()) section.fail(key, "expected a path, found an empty text");
+    scenario_.files.push_back(scenario_path(section.name() + "." + key, section.value(key), scenario_.path));
+    return scenario_.files.back();
   }
 
   /// An existing file, so that the error names the line that asks for it.
   std::filesystem::path existing(TomlSection& section, const std::string& key) {
     const std::filesystem::path found = path(section, key);
     std::error_code ignored;
-    if (!std::filesystem::exists(found, ignored)) section.fail(key, fmt::format("there is no file {}", found.string()));
-    return found;
+    if (std::filesystem::exists(found, ignored)) return found;
+    const std::string why = why_not_read(found, ENOENT);
+    const auto kind = catalogue_kind(section.name() + "." + key);
+    section.fail(key, fmt::format("there is no file {}: {}{}", found.string(), why,
+                                  why.ends_with('?') || !kind ? "" : nearest_in_catalogue(*kind, section.text(key))));
   }
 
   void read_model() {
@@ -265,6 +274,16 @@ PolicyInput Scenario::policy_input() const {
   input.host_threads = machine.cpu.cores;
   input.parameters = policy;
   return input;
+}
+
+std::filesystem::path scenario_path(const std::string& key, const TomlValue& value,
+                                    const std::filesystem::path& scenario) {
+  const std::filesystem::path given = std::get<std::string>(value.value);
+  std::error_code ignored;
+  if (given.is_absolute()) return given;
+  if (value.place.starts_with(kOverridePlace) && std::filesystem::exists(given, ignored)) return given;
+  const auto kind = catalogue_kind(key);
+  return kind ? file_beside(*kind, scenario.parent_path(), given) : scenario.parent_path() / given;
 }
 
 TomlDocument read_scenario_document(const std::filesystem::path& path, const std::vector<std::string>& overrides) {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <string_view>
 
+#include "shared/catalogue.h"
 #include "shared/error.h"
 #include "shared/toml_reader.h"
 #include "sim/planner/sensitivity.h"
@@ -23,7 +24,7 @@ Price read_price(TomlSection& section) {
 Offer read_offer(const TomlDocument& document, const std::string& table, const std::string& name,
                  const std::filesystem::path& folder) {
   TomlSection section(document, table);
-  Offer offer{name, read_hardware(folder / section.text("hardware")), {}};
+  Offer offer{name, read_hardware(file_beside(CatalogueKind::hardware, folder, section.text("hardware"))), {}};
   if (section.has("dram")) offer.machine.dram_bytes = section.bytes("dram", 1 << 20);
   if (section.has("hbm")) offer.machine.gpu.hbm_bytes = section.bytes("hbm", 1 << 20);
   offer.price = read_price(section);

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "shared/scenario/policy_toml.h"
+#include "shared/scenario/scenario.h"
 
 namespace penstock::sim {
 namespace {
@@ -19,12 +20,11 @@ std::string value_text(const TomlValue& value) {
 }
 
 /// A path of `source` (or of the command line) as `target` must write it.
-std::string path_text(const TomlValue& value, const fs::path& source, const fs::path& target) {
+std::string path_text(const std::string& key, const TomlValue& value, const fs::path& source, const fs::path& target) {
   const auto* text = std::get_if<std::string>(&value.value);
   if (text == nullptr || text->empty() || fs::path(*text).is_absolute()) return value_text(value);
   std::error_code ignored;
-  const bool here = value.place.starts_with("--set") && fs::exists(*text, ignored);
-  const fs::path found = fs::absolute(here ? fs::path(*text) : source.parent_path() / *text).lexically_normal();
+  const fs::path found = fs::absolute(scenario_path(key, value, source)).lexically_normal();
   if (*text == "random" && !fs::exists(found, ignored)) return value_text(value);  // [run].data: no file, random ids
   const fs::path relative = found.lexically_relative(fs::absolute(target).lexically_normal().parent_path());
   return toml_quoted(relative.empty() ? found.string() : relative.string());
@@ -34,8 +34,8 @@ std::string path_text(const TomlValue& value, const fs::path& source, const fs::
 
 std::string scenario_text(const TomlDocument& document, const fs::path& source, const fs::path& target,
                           const Candidate& plan) {
-  static const std::set<std::string> kPaths{"model.config", "machine.hardware", "machine.profile", "run.data",
-                                            "run.weights"};
+  static const std::set<std::string> kPaths{"model.config",     "machine.hardware", "machine.profile",
+                                            "machine.software", "run.data",         "run.weights"};
   std::string text =
       fmt::format("# The plan that `penstock-sim search` found for {}; every choice is written out under [policy].\n",
                   source.filename().string());
@@ -52,8 +52,8 @@ std::string scenario_text(const TomlDocument& document, const fs::path& source, 
       if (full == "workload.micro_batch")
         text += fmt::format("micro_batch = {}\n", plan.micro_batch);
       else
-        text +=
-            fmt::format("{} = {}\n", key, kPaths.contains(full) ? path_text(value, source, target) : value_text(value));
+        text += fmt::format("{} = {}\n", key,
+                            kPaths.contains(full) ? path_text(full, value, source, target) : value_text(value));
     }
   }
   return text;

@@ -110,10 +110,6 @@ std::string excess_text(const std::vector<TierMemory>& memory, const Machine& ma
   return text;
 }
 
-std::filesystem::path catalogue_folder() {
-  return std::filesystem::is_directory("scenarios") ? "scenarios" : PENSTOCK_CATALOGUE;
-}
-
 std::vector<Remedy> find_remedies(const Scenario& asked) {
   const StatusLine status("looking for what would make it fit");
   return remedies(asked);

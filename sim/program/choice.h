@@ -30,9 +30,6 @@ std::vector<TierMemory> memory_on(const Schedule& schedule, const Scenario& scen
 /// What does not fit: tier, by how much, and the phase that needs most; empty if everything fits.
 std::string excess_text(const std::vector<TierMemory>& memory, const Machine& machine);
 
-/// The catalogue: ./scenarios, or else the one that the program was built with.
-std::filesystem::path catalogue_folder();
-
 /// remedies (sim/planner/remedy.h) of a scenario that does not fit, as it was read, with a line on the terminal
 /// meanwhile.
 std::vector<Remedy> find_remedies(const Scenario& asked);

@@ -79,7 +79,7 @@ int sweep(const SweepOptions& options);
 
 struct ShopOptions {
   std::filesystem::path model;  // config.json
-  std::filesystem::path catalogue;
+  std::filesystem::path catalogue;  // machines and prices; empty: those of the catalogue
   std::optional<double> tokens_per_second, budget;  // one of them; euros
   std::int64_t sequence_length = 1024;
   int sequences = 160;
@@ -114,7 +114,7 @@ int validate(const ValidateOptions& options);
 
 struct ListOptions {
   std::string what;              // presets, models, hardware, scenarios; empty: all
-  std::filesystem::path folder;  // the catalogue; empty: ./scenarios, else the one this program was built with
+  std::filesystem::path folder;  // the catalogue; empty: catalogue_folder()
   bool json = false;
 };
 int list(const ListOptions& options);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "shared/catalogue.h"
 #include "shared/error.h"
 #include "shared/model/config_json.h"
 #include "shared/policy/parameters.h"
@@ -104,13 +105,17 @@ std::vector<Entry> list_scenarios(const fs::path& folder) {
   return entries;
 }
 
-fs::path catalogue(const ListOptions& options) { return options.folder.empty() ? catalogue_folder() : options.folder; }
-
 }  // namespace
 
 int list(const ListOptions& options) {
   ordered_json result = {{"format", "penstock-list/1"}};
   std::string text;
+  fs::path catalogue;
+  if (options.what != "presets") {
+    catalogue = options.folder.empty() ? catalogue_folder() : options.folder;
+    text = fmt::format("catalogue {}\n", catalogue.string());
+    result["catalogue"] = catalogue.string();
+  }
   const auto add = [&](const std::string& kind, const auto& entries_of) {
     if (!options.what.empty() && options.what != kind) return;
     const std::vector<Entry> entries = entries_of();
@@ -124,9 +129,9 @@ int list(const ListOptions& options) {
     }
   };
   add("presets", list_presets);
-  add("models", [&] { return list_models(catalogue(options)); });
-  add("hardware", [&] { return list_hardware(catalogue(options)); });
-  add("scenarios", [&] { return list_scenarios(catalogue(options)); });
+  add("models", [&] { return list_models(catalogue); });
+  add("hardware", [&] { return list_hardware(catalogue); });
+  add("scenarios", [&] { return list_scenarios(catalogue); });
   fmt::print("{}", options.json ? json_text(result) : text);
   return kExitDone;
 }

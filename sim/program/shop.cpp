@@ -6,6 +6,7 @@
 #include <cmath>
 #include <optional>
 
+#include "shared/catalogue.h"
 #include "shared/compare/table.h"
 #include "shared/error.h"
 #include "shared/model/config_json.h"
@@ -267,7 +268,9 @@ void check_wish(const ShopOptions& options) {
 
 int shop(const ShopOptions& options) {
   check_wish(options);
-  const Catalogue catalogue = read_catalogue(options.catalogue);
+  const std::filesystem::path prices =
+      options.catalogue.empty() ? catalogue_folder() / "prices/machines.toml" : options.catalogue;
+  const Catalogue catalogue = read_catalogue(prices);
   Shop shop(options, catalogue.offers.size() + catalogue.upgrades.size());
   std::vector<Verdict> verdicts;
   for (const Offer& offer : catalogue.offers) verdicts.push_back(shop.judge(offer.name, offer.price, offer.machine));
@@ -300,7 +303,7 @@ int shop(const ShopOptions& options) {
       "\n\"at least\": so far below a prediction from this machine's file steps have been, over measurements that the "
       "file "
       "was not made from.\n* assumed price; prices, their sources and dates are in {}.\n",
-      options.catalogue.string());
+      prices.string());
   return kExitDone;
 }
 

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "shared/error.h"
+#include "shared/nearest_name.h"
 #include "shared/units.h"
 #include "sim/planner/candidate_text.h"
 #include "sim/planner/drive_use.h"
@@ -46,6 +47,13 @@ Axis parse_axis(const std::string& text) {
   if (axis.key == "hardware") axis.key = "machine.hardware";
   if (axis.key == "model") axis.key = "model.config";
   if (axis.key == "policy") axis.key = "policy.name";
+  if (axis.key.find('.') == std::string::npos) {
+    const std::vector<std::string> short_names{"hardware", "model", "policy"};
+    const std::string nearest = nearest_name(axis.key, short_names);
+    throw InputError(fmt::format("--vary {}: expected a key such as workload.sequences, or hardware, model or policy{}",
+                                 axis.key.substr(0, 60),
+                                 nearest.empty() ? "" : fmt::format("; did you mean {}?", nearest)));
+  }
   std::string rest = text.substr(equals + 1);
   while (true) {
     const auto comma = rest.find(',');
@@ -138,6 +146,13 @@ void evaluate(const SweepOptions& options, const std::vector<Axis>& axes, Row& r
     row.plan = choose_open_policy(scenario, planning);
   }
   predict(scenario, row);
+}
+
+/// Values of --vary are read as those of --set are, and errors say where they stand.
+std::string said_of_vary(std::string problem) {
+  constexpr std::string_view kSet = "--set ";
+  if (problem.starts_with(kSet)) problem.replace(0, kSet.size(), "--vary ");
+  return problem;
 }
 
 std::vector<std::string> cells(const Row& row, bool units) {
@@ -251,7 +266,7 @@ int sweep(const SweepOptions& options) {
       try {
         evaluate(options, axes, rows[i]);
       } catch (const InputError& error) {
-        rows[i].problem = error.what();
+        rows[i].problem = said_of_vary(error.what());
       }
       status.update(fmt::format("predicting {} rows: {} done", rows.size(), ++done));
     });

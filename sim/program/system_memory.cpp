@@ -6,6 +6,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "shared/catalogue.h"
 #include "shared/compare/table.h"
 #include "shared/error.h"
 #include "shared/ir/schedule_names.h"

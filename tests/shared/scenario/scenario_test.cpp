@@ -386,9 +386,11 @@ TEST_F(ScenarioFile, NotesWhatIsNoError) {
 
 TEST_F(ScenarioFile, FilesMustExist) {
   EXPECT_EQ(refusal(replaced(kScenario, "m.json", "n.json")),
-            "s.toml:2: [model] config: there is no file models/n.json");
+            "s.toml:2: [model] config: there is no file models/n.json: No such file or directory; did you mean "
+            "models/m.json?");
   EXPECT_EQ(refusal(replaced(kScenario, "h.toml", "i.toml")),
-            "s.toml:4: [machine] hardware: there is no file hardware/i.toml");
+            "s.toml:4: [machine] hardware: there is no file hardware/i.toml: No such file or directory; did you mean "
+            "hardware/h.toml?");
   EXPECT_MENTIONS(refusal(replaced(kScenario, "hardware =", "profile =")), "is not JSON");
   EXPECT_MENTIONS(refusal(replaced(kScenario, "hardware = \"hardware/h.toml\"", "")),
                   "hardware: is missing, and so is profile");
@@ -398,6 +400,25 @@ TEST_F(ScenarioFile, FilesMustExist) {
 }
 
 // --- overrides ----------------------------------------------------------------------------------------------------
+
+TEST_F(ScenarioFile, TheCatalogueHasWhatIsNotBesideTheScenario) {
+  for (const char* name :
+       {"qwen2.5-7b", "qwen2.5-7b.json", "models/qwen2.5-7b.json", "scenarios/models/qwen2.5-7b.json"})
+    EXPECT_EQ(read(replaced(kScenario, "models/m.json", name)).model.config.name, "qwen2.5-7b") << name;
+  const Scenario scenario = read(kScenario, {"machine.hardware=gh200", "machine.software=deepspeed"});
+  EXPECT_EQ(scenario.machine.name, read_hardware(kCatalogue / "hardware/gh200.toml").name);
+  // Protected from outputs, as every file that was read.
+  EXPECT_TRUE(std::any_of(scenario.files.begin(), scenario.files.end(), [](const std::filesystem::path& file) {
+    return std::filesystem::equivalent(file, kCatalogue / "hardware/gh200.toml");
+  }));
+  // What is beside the scenario goes first.
+  folder_.write("hardware/gh200.toml", kHardware);
+  EXPECT_EQ(read(kScenario, {"machine.hardware=hardware/gh200.toml"}).machine.name, "small");
+  EXPECT_MENTIONS(error_text([&] { read(kScenario, {"machine.hardware=rtx409"}); }),
+                  "did you mean rtx4090 of the catalogue?");
+  EXPECT_MENTIONS(error_text([&] { read(replaced(kScenario, "models/m.json", "qwen2.5-7")); }),
+                  "did you mean qwen2.5-7b of the catalogue?");
+}
 
 TEST_F(ScenarioFile, OverridesReplaceAndAdd) {
   const Scenario scenario =
