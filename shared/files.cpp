@@ -103,14 +103,14 @@ fs::path output_place(const fs::path& given) {
 }
 
 /// Opens a new file beside `path`, for writing; -1 with errno. `name` becomes its path, empty if there is none.
-int make_temporary(const fs::path& path, fs::path& name) {
+int make_temporary(const fs::path& path, fs::path& name, FileCalls& calls) {
   constexpr std::size_t kSuffix = 1 + 16 + 4;  // ".", 16 digits, ".tmp"
   const std::string stem = path.filename().string().substr(0, NAME_MAX - kSuffix);
   for (int attempt = 0; attempt < kMostNames; ++attempt) {
     std::uint64_t random = 0;
     if (::getentropy(&random, sizeof random) != 0) return -1;
     name = path.parent_path() / fmt::format("{}.{:016x}.tmp", stem, random);
-    const int descriptor = ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    const int descriptor = calls.open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
     if (descriptor >= 0) return descriptor;
     if (errno != EEXIST) break;
   }
@@ -192,45 +192,47 @@ std::string read_text_file(const fs::path& path, std::int64_t max_bytes) {
 void check_output_file(const fs::path& given) {
   const fs::path path = output_place(given);
   fs::path temporary;
-  const Descriptor probe(make_temporary(path, temporary));
+  const Descriptor probe(make_temporary(path, temporary, system_calls()));
   if (probe.get() < 0)
     refuse_output(given, fmt::format("the folder {} takes no new file: {}", folder_of(path).string(), reason(errno)));
   ::unlink(temporary.c_str());
 }
 
-OutputFile::OutputFile(const fs::path& path)
-    : path_(output_place(path)), descriptor_(make_temporary(path_, temporary_)) {
+OutputFile::OutputFile(const fs::path& path, FileCalls& calls)
+    : calls_(calls), path_(output_place(path)), descriptor_(make_temporary(path_, temporary_, calls)) {
   if (descriptor_ < 0) fail("cannot be created");
 }
 
 OutputFile::~OutputFile() {
-  if (descriptor_ >= 0) ::close(descriptor_);
-  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+  if (descriptor_ >= 0) calls_.close(descriptor_);
+  if (!temporary_.empty()) calls_.unlink(temporary_.c_str());
 }
 
 void OutputFile::write(std::string_view bytes) {
   while (!bytes.empty()) {
-    const ssize_t put = ::write(descriptor_, bytes.data(), bytes.size());
+    const ssize_t put = calls_.write(descriptor_, bytes.data(), bytes.size());
     if (put < 0 && errno == EINTR) continue;
-    if (put < 0) fail("cannot be written");
+    if (put == 0) errno = EIO;  // or it would be tried for ever
+    if (put <= 0) fail("cannot be written");
     bytes.remove_prefix(static_cast<std::size_t>(put));
   }
 }
 
 void OutputFile::write_at(std::int64_t offset, std::string_view bytes) {
   while (!bytes.empty()) {
-    const ssize_t put = ::pwrite(descriptor_, bytes.data(), bytes.size(), offset);
+    const ssize_t put = calls_.pwrite(descriptor_, bytes.data(), bytes.size(), offset);
     if (put < 0 && errno == EINTR) continue;
-    if (put < 0) fail("cannot be written");
+    if (put == 0) errno = EIO;  // or it would be tried for ever
+    if (put <= 0) fail("cannot be written");
     bytes.remove_prefix(static_cast<std::size_t>(put));
     offset += put;
   }
 }
 
 void OutputFile::commit() {
-  if (::fsync(descriptor_) != 0) fail("cannot be synced");
-  if (::close(std::exchange(descriptor_, -1)) != 0) fail("cannot be closed");
-  if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail("cannot be renamed into place");
+  if (calls_.fsync(descriptor_) != 0) fail("cannot be synced");
+  if (calls_.close(std::exchange(descriptor_, -1)) != 0) fail("cannot be closed");
+  if (calls_.rename(temporary_.c_str(), path_.c_str()) != 0) fail("cannot be renamed into place");
   temporary_.clear();
 }
 

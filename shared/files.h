@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "shared/file_calls.h"
+
 namespace penstock {
 
 /// A regular file that is read from its beginning.
@@ -52,7 +54,7 @@ void check_output_file(const std::filesystem::path& path);
 class OutputFile {
  public:
   /// Throws InputError as `check_output_file`, std::runtime_error with the system's reason, as all members do.
-  explicit OutputFile(const std::filesystem::path& path);
+  explicit OutputFile(const std::filesystem::path& path, FileCalls& calls = system_calls());
   /// Removes the temporary unless it was committed.
   ~OutputFile();
   OutputFile(const OutputFile&) = delete;
@@ -67,6 +69,7 @@ class OutputFile {
  private:
   [[noreturn]] void fail(const char* what) const;
 
+  FileCalls& calls_;
   std::filesystem::path path_, temporary_;
   int descriptor_ = -1;
 };
