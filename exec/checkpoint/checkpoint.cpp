@@ -1,17 +1,13 @@
 #include "exec/checkpoint/checkpoint.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
-#include <system_error>
+#include <stdexcept>
+#include <utility>
 #include <vector>
 
-#include "exec/checkpoint/checkpoint_record.h"
+#include "exec/checkpoint/checkpoint_names.h"
 #include "exec/checkpoint/safetensors.h"
 #include "exec/runtime/bf16.h"
 #include "shared/error.h"
@@ -22,7 +18,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kFiles[] = {kWeightsFile, kStatesFile, kRecordFile};
 constexpr std::int64_t kPiece = std::int64_t{1} << 20;
 constexpr std::string_view kParts[] = {"master.", "moment_m.", "moment_v."};
 
@@ -61,31 +56,48 @@ std::vector<TensorEntry> state_entries(const Model& model, bool has_master, Stor
   return entries;
 }
 
-FileIdentity write_weights(const fs::path& path, const Model& model, const StateReader& states) {
-  SafetensorsWriter writer(path, weight_entries(model));
+/// A bad state never takes the place of a good one.
+[[noreturn]] void refuse_state(const std::string& name, const ParameterTensor& tensor, std::int64_t index,
+                               float value) {
+  throw std::runtime_error(
+      fmt::format("the state is bad and is not saved: {}{} is {}; go on from a checkpoint of before, with a lower "
+                  "learning rate or other data",
+                  name, element_text(tensor, index), value));
+}
+
+FileIdentity write_weights(const fs::path& path, const Model& model, const StateReader& states, FileCalls& calls) {
+  SafetensorsWriter writer(path, weight_entries(model), calls);
   std::vector<std::uint16_t> values;
   for_each_tensor(model, [&](const Layer& layer, const ParameterTensor& tensor) {
     for (std::int64_t first = 0; first < tensor.elements(); first += kPiece) {
       values.resize(static_cast<std::size_t>(std::min(kPiece, tensor.elements() - first)));
       states.read_weights(layer.index, tensor.offset + first, values);
+      if (const std::size_t at = first_not_finite(values); at < values.size())
+        refuse_state(tensor.name, tensor, first + static_cast<std::int64_t>(at), widen_bf16(values[at]));
       writer.append(std::as_bytes(std::span(values)));
     }
   });
   return writer.close();
 }
 
-FileIdentity write_states(const fs::path& path, const Numerics& numerics, const Model& model,
-                          const StateReader& states) {
-  const bool has_master = numerics.states != StateFormat::bf16;
-  const StoredType moments = numerics.moments == ElementType::bf16 ? StoredType::bf16 : StoredType::f32;
-  SafetensorsWriter writer(path, state_entries(model, has_master, moments));
+StoredType stored_moments(const Numerics& numerics) {
+  return numerics.moments == ElementType::bf16 ? StoredType::bf16 : StoredType::f32;
+}
+bool has_master(const Numerics& numerics) { return numerics.states != StateFormat::bf16; }
+
+FileIdentity write_states(const fs::path& path, const Numerics& numerics, const Model& model, const StateReader& states,
+                          FileCalls& calls) {
+  const StoredType moments = stored_moments(numerics);
+  SafetensorsWriter writer(path, state_entries(model, has_master(numerics), moments), calls);
   std::vector<float> values;
   std::vector<std::uint16_t> halves;
-  for (const StatePart part : state_parts(has_master))
+  for (const StatePart part : state_parts(has_master(numerics)))
     for_each_tensor(model, [&](const Layer& layer, const ParameterTensor& tensor) {
       for (std::int64_t first = 0; first < tensor.elements(); first += kPiece) {
         values.resize(static_cast<std::size_t>(std::min(kPiece, tensor.elements() - first)));
         states.read_layer(layer.index, part, tensor.offset + first, values);
+        if (const std::size_t at = first_not_finite(values); at < values.size())
+          refuse_state(stored_name(part, tensor), tensor, first + static_cast<std::int64_t>(at), values[at]);
         if (part == StatePart::master || moments == StoredType::f32) {
           writer.append(std::as_bytes(std::span(values)));
           continue;
@@ -98,106 +110,42 @@ FileIdentity write_states(const fs::path& path, const Numerics& numerics, const 
   return writer.close();
 }
 
-/// Removed with all that is in it unless it was put in place.
-class PartialFolder {
- public:
-  explicit PartialFolder(fs::path path) : path_(std::move(path)) {
-    fs::remove_all(path_);
-    fs::create_directory(path_);
-  }
-  ~PartialFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  PartialFolder(const PartialFolder&) = delete;
-  PartialFolder& operator=(const PartialFolder&) = delete;
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
-
-void sync_folder(const fs::path& folder) {
-  const FileHandle handle(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (handle.get() < 0 || fsync(handle.get()) != 0)
-    throw std::runtime_error(fmt::format("{}: cannot be written: {}", folder.string(), std::strerror(errno)));
-}
-
-void put_in_place(const fs::path& partial, const fs::path& folder) {
-  // An exchange leaves the old checkpoint under the partial name, which is then removed: at no moment is there none.
-  const unsigned flags = fs::exists(folder) ? RENAME_EXCHANGE : 0;
-  if (renameat2(AT_FDCWD, partial.c_str(), AT_FDCWD, folder.c_str(), flags) != 0)
-    throw std::runtime_error(fmt::format("{}: cannot be put in place: {}", folder.string(), std::strerror(errno)));
-}
-
-/// Without a slash at its end; if it is a link, the folder that it leads to.
-fs::path folder_at(const fs::path& given) { return follow_links(given.has_filename() ? given : given.parent_path()); }
-
-/// Where it is written before it is put in place.
-fs::path partial_of(const fs::path& folder) { return folder.string() + ".partial"; }
-
-/// Empty if it cannot be read.
-std::string record_bytes(const fs::path& folder) {
-  try {
-    return read_record_text(folder);
-  } catch (const InputError&) {
-    return {};
-  }
-}
-
-/// Replacing a checkpoint removes the folder with all that is in it, so nothing else may be there.
-void require_nothing_else(const fs::path& folder) {
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
-    const std::string name = entry.path().filename().string();
-    const bool is_part = std::any_of(std::begin(kFiles), std::end(kFiles), [&name](std::string_view file) {
-      return name == file || (name.starts_with(std::string(file) + ".") && name.ends_with(".tmp"));  // OutputFile's
-    });
-    if (!is_part)
-      throw InputError(
-          fmt::format("{}: cannot be saved to: {} is no part of a checkpoint and would be lost; name a new folder, or "
-                      "move it away",
-                      folder.string(), entry.path().string()));
-  }
+void write_files(const fs::path& folder, const CheckpointInfo& info, const std::string& replaces,
+                 const Schedule& schedule, const Model& model, const StateReader& states, FileCalls& calls) {
+  const std::vector<std::int64_t> bytes = checkpoint_file_bytes(schedule.numerics, model);
+  CheckpointRecord record{
+      info.step, info.description, replaces, {{kWeightsFile, {bytes[0], 0}}, {kStatesFile, {bytes[1], 0}}}};
+  // As long now as it will be: what a disk that is full in the end would lack is there.
+  OutputFile run(folder / kRecordFile, calls);
+  run.write(record_text(record));
+  record.files[kWeightsFile] = write_weights(folder / kWeightsFile, model, states, calls);
+  record.files[kStatesFile] = write_states(folder / kStatesFile, schedule.numerics, model, states, calls);
+  run.write_at(0, record_text(record));
+  run.commit();
 }
 
 }  // namespace
 
-void check_save_target(const fs::path& given) {
-  const fs::path folder = folder_at(given);
-  if (folder.empty() || folder.filename() == "." || folder.filename() == "..")
-    throw InputError(
-        fmt::format("\"{}\": cannot be saved to: a checkpoint replaces its folder; name a new one", given.string()));
-  const fs::path parent = folder.has_parent_path() ? folder.parent_path() : fs::path(".");
-  if (!fs::is_directory(parent))
-    throw InputError(
-        fmt::format("{}: cannot be saved to: the folder {} does not exist", folder.string(), parent.string()));
-  if (access(parent.c_str(), W_OK) != 0)
-    throw InputError(
-        fmt::format("{}: cannot be saved to: the folder {} cannot be written", folder.string(), parent.string()));
-  if (const fs::path partial = partial_of(folder); fs::is_directory(partial)) require_nothing_else(partial);
-  if (!fs::exists(folder)) return;
-  if (!fs::is_directory(folder) || (!fs::is_empty(folder) && !fs::exists(folder / kRecordFile)))
-    throw InputError(
-        fmt::format("{}: cannot be saved to: it exists and is not a checkpoint; name a new folder", folder.string()));
-  require_nothing_else(folder);
+std::vector<std::int64_t> checkpoint_file_bytes(const Numerics& numerics, const Model& model) {
+  return {safetensors_bytes(weight_entries(model)),
+          safetensors_bytes(state_entries(model, has_master(numerics), stored_moments(numerics)))};
 }
 
-void save_checkpoint(const fs::path& given, const CheckpointInfo& info, const Schedule& schedule, const Model& model,
+void save_checkpoint(SaveTarget& target, const CheckpointInfo& info, const Schedule& schedule, const Model& model,
                      const StateReader& states) {
-  check_save_target(given);
-  const fs::path folder = folder_at(given);
-  const PartialFolder partial(partial_of(folder));
-  CheckpointRecord record{info.step, info.description, {}};
-  record.files[kWeightsFile] = write_weights(partial.path() / kWeightsFile, model, states);
-  record.files[kStatesFile] = write_states(partial.path() / kStatesFile, schedule.numerics, model, states);
-  write_text_file(partial.path() / kRecordFile, record_text(record));
-  sync_folder(partial.path());
-  put_in_place(partial.path(), folder);
-  sync_folder(folder.has_parent_path() ? folder.parent_path() : fs::path("."));
+  const fs::path partial = target.begin();
+  try {
+    write_files(partial, info, target.replaces(), schedule, model, states, target.calls());
+  } catch (const std::exception& error) {
+    target.abandon();
+    throw std::runtime_error(fmt::format("{}: not saved: {}", target.names().folder.string(), error.what()));
+  }
+  target.put_in_place();
 }
 
 Checkpoint::Checkpoint(const fs::path& folder)
-    : record_(parse_record(read_record_text(folder), (folder / kRecordFile).string())),
+    : folder_(folder),
+      record_(parse_record(read_record_text(folder), (folder / kRecordFile).string())),
       weights_(folder / kWeightsFile),
       states_(folder / kStatesFile),
       has_master_(record_.description.find("states")->value != "\"bf16\"") {
@@ -234,15 +182,16 @@ std::string Checkpoint::place(const ParameterTensor& tensor, StatePart part) con
   return fmt::format("{}: {}", file.path().string(), &file == &weights_ ? tensor.name : stored_name(part, tensor));
 }
 
-std::unique_ptr<Checkpoint> open_checkpoint(const fs::path& folder) {
-  constexpr int kAttempts = 10;
+std::unique_ptr<Checkpoint> open_checkpoint(const fs::path& given) {
+  constexpr int kAttempts = 100;
   for (int attempt = 1;; ++attempt) {
-    const std::string before = record_bytes(folder);
+    const fs::path folder = find_checkpoint(given);
+    const std::string before = record_checksum_in(folder);
     try {
       return std::make_unique<Checkpoint>(folder);
     } catch (const InputError&) {
       // Another run has put a new one in its place between one file and the next: then that one.
-      if (attempt == kAttempts || record_bytes(folder) == before) throw;
+      if (attempt == kAttempts || (find_checkpoint(given) == folder && record_checksum_in(folder) == before)) throw;
     }
   }
 }

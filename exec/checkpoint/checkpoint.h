@@ -2,7 +2,7 @@
 //   model.safetensors      bf16 weights under Hugging Face's names: what any other program can load
 //   optimizer.safetensors  "master.NAME" (fp32), "moment_m.NAME", "moment_v.NAME" (fp32 or bf16)
 //   run.json               what they are of, and that they belong together (checkpoint_record.h)
-// Whole or not at all: written beside, fsynced, then exchanged with what was there. A run that resumes gives the bits
+// Whole or not at all: save_target.h says how. A run that resumes gives the bits
 // of one that was never interrupted (random numbers are functions of seed and step, so those two are their whole
 // state).
 #pragma once
@@ -10,8 +10,12 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "exec/checkpoint/checkpoint_record.h"
+#include "exec/checkpoint/save_target.h"
 #include "exec/checkpoint/state_source.h"
 #include "exec/checkpoint/states.h"
 
@@ -22,13 +26,14 @@ struct CheckpointInfo {
   RunDescription description;
 };
 
-/// Throws InputError if `folder` exists and is neither empty nor a checkpoint and nothing else, or its parent does not
-/// exist: asked before a run, so that nothing is found out after it.
-void check_save_target(const std::filesystem::path& folder);
+/// Of model.safetensors and optimizer.safetensors, for SaveTarget::require_room.
+std::vector<std::int64_t> checkpoint_file_bytes(const Numerics& numerics, const Model& model);
 
-/// Throws std::runtime_error with the system's reason; an older checkpoint then stays as it was.
-void save_checkpoint(const std::filesystem::path& folder, const CheckpointInfo& info, const Schedule& schedule,
-                     const Model& model, const StateReader& states);
+/// Throws std::runtime_error: with the system's reason, or with tensor and index of a value that is not finite, since a
+/// bad state never takes a good one's place. An older checkpoint then stays as it was; a new one that is whole is kept
+/// beside it.
+void save_checkpoint(SaveTarget& target, const CheckpointInfo& info, const Schedule& schedule, const Model& model,
+                     const StateReader& states);
 
 /// Files that were opened together and belong together; another run may save to their folder meanwhile.
 class Checkpoint : public StateSource {
@@ -36,6 +41,7 @@ class Checkpoint : public StateSource {
   /// Throws InputError if `folder` is not a checkpoint, or its files are not those that its run.json was written with.
   explicit Checkpoint(const std::filesystem::path& folder);
 
+  const std::filesystem::path& folder() const { return folder_; }
   std::int64_t step() const { return record_.step; }
   const RunDescription& description() const { return record_.description; }
   /// Reads all of it. Throws InputError, with file and tensor, unless every tensor of the model is there, in its shape
@@ -48,12 +54,14 @@ class Checkpoint : public StateSource {
   /// That of kWeightsFile, or kStatesFile.
   const SafetensorsFile& file_of(StatePart part) const;
 
+  std::filesystem::path folder_;
   CheckpointRecord record_;
   SafetensorsFile weights_, states_;
   bool has_master_;
 };
 
-/// Waits out another run that replaces it at this moment. Throws InputError as Checkpoint does.
+/// The one that find_checkpoint finds, whole, even if another run replaces it at this moment. Throws InputError as
+/// both do.
 std::unique_ptr<Checkpoint> open_checkpoint(const std::filesystem::path& folder);
 
 }  // namespace penstock::exec

@@ -34,21 +34,20 @@ std::optional<std::size_t> checksum_place(std::string_view text) {
 }
 
 std::string checksum_at(std::string text, std::size_t place) {
-  text.replace(place, kNoChecksum.size(), kNoChecksum);
-  return hexadecimal(static_cast<std::uint32_t>(crc32_z(0, reinterpret_cast<const Bytef*>(text.data()), text.size())));
+  return record_checksum(text.replace(place, kNoChecksum.size(), kNoChecksum));
 }
 
-std::uint32_t read_checksum(JsonObject& object, const char* key) {
+std::string read_digits(JsonObject& object, const char* key) {
   const std::string digits = object.text(key);
   if (digits.size() != kNoChecksum.size() || digits.find_first_not_of("0123456789abcdef") != std::string::npos)
     object.fail(key, fmt::format("a checksum has 8 hexadecimal digits, found \"{}\"", digits.substr(0, 60)));
-  return static_cast<std::uint32_t>(std::stoul(digits, nullptr, 16));
+  return digits;
 }
 
 FileIdentity read_identity(JsonObject file) {
   FileIdentity identity;
   identity.bytes = file.integer("bytes", 0, kMostFileBytes);
-  identity.header_checksum = read_checksum(file, "header_crc32");
+  identity.header_checksum = static_cast<std::uint32_t>(std::stoul(read_digits(file, "header_crc32"), nullptr, 16));
   file.finish();
   return identity;
 }
@@ -87,13 +86,17 @@ void require_undamaged(const std::string& text, const std::string& place) {
 
 }  // namespace
 
+std::string record_checksum(const std::string& text) {
+  return hexadecimal(static_cast<std::uint32_t>(crc32_z(0, reinterpret_cast<const Bytef*>(text.data()), text.size())));
+}
+
 std::string record_text(const CheckpointRecord& record) {
   ordered_json decides = ordered_json::object(), files = ordered_json::object();
   for (const DescribedValue& value : record.description.values) decides[value.key] = ordered_json::parse(value.value);
   for (const auto& [name, identity] : record.files)
     files[name] = {{"bytes", identity.bytes}, {"header_crc32", hexadecimal(identity.header_checksum)}};
-  const ordered_json json = {
-      {"format", kFormat}, {"step", record.step}, {"decides", decides}, {"files", files}, {"crc32", kNoChecksum}};
+  const ordered_json json = {{"format", kFormat},           {"step", record.step}, {"decides", decides},
+                             {"replaces", record.replaces}, {"files", files},      {"crc32", kNoChecksum}};
   std::string text = json.dump(2) + "\n";
   const std::size_t place = checksum_place(text).value();
   return text.replace(place, kNoChecksum.size(), checksum_at(text, place));
@@ -108,6 +111,7 @@ CheckpointRecord parse_record(const std::string& text, const std::string& place)
   CheckpointRecord record;
   record.step = object.integer("step", 0, std::int64_t{1} << 40);
   record.description = read_description(object.object("decides"));
+  if (!object.text("replaces").empty()) record.replaces = read_digits(object, "replaces");
   JsonObject files = object.object("files");
   for (const char* name : {kWeightsFile, kStatesFile}) record.files[name] = read_identity(files.object(name));
   files.finish();

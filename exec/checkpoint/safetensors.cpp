@@ -190,7 +190,46 @@ void widen(StoredType type, std::span<const std::byte> raw, std::span<float> out
   }
 }
 
+std::vector<WrittenTensor> to_be_written(const std::vector<TensorEntry>& entries) {
+  std::vector<WrittenTensor> tensors;
+  for (const TensorEntry& entry : entries) {
+    std::int64_t bytes = stored_bytes(entry.type);
+    for (const std::int64_t size : entry.shape) bytes *= size;
+    tensors.push_back({entry, bytes, bytes, 0});
+  }
+  return tensors;
+}
+
+/// As long before the checksums are known as after.
+std::string header_of(const std::vector<WrittenTensor>& tensors) {
+  nlohmann::ordered_json metadata = {{"format", "pt"}};  // Hugging Face's loaders refuse metadata without it
+  for (const WrittenTensor& tensor : tensors)
+    metadata[std::string(kChecksum) + tensor.entry.name] = fmt::format("{:08x}", tensor.checksum);
+  nlohmann::ordered_json header = {{"__metadata__", metadata}};
+  std::int64_t begin = 0;
+  for (const WrittenTensor& tensor : tensors) {
+    header[tensor.entry.name] = {{"dtype", type_name(tensor.entry.type)},
+                                 {"shape", tensor.entry.shape},
+                                 {"data_offsets", {begin, begin + tensor.bytes}}};
+    begin += tensor.bytes;
+  }
+  std::string text = header.dump();
+  text.resize((text.size() + 7) / 8 * 8, ' ');  // the data starts at a multiple of 8
+  return text;
+}
+
+std::int64_t file_bytes(const std::string& header, const std::vector<WrittenTensor>& tensors) {
+  std::int64_t bytes = 8 + static_cast<std::int64_t>(header.size());
+  for (const WrittenTensor& tensor : tensors) bytes += tensor.bytes;
+  return bytes;
+}
+
 }  // namespace
+
+std::int64_t safetensors_bytes(const std::vector<TensorEntry>& entries) {
+  const std::vector<WrittenTensor> tensors = to_be_written(entries);
+  return file_bytes(header_of(tensors), tensors);
+}
 
 FileHandle::~FileHandle() {
   if (fd_ >= 0) close(fd_);
@@ -339,41 +378,19 @@ void SafetensorsFile::read(std::string_view name, std::int64_t first, std::span<
   widen(*tensor->type, raw, out);
 }
 
-SafetensorsWriter::SafetensorsWriter(const fs::path& path, const std::vector<Entry>& entries) : file_(path) {
-  for (const Entry& entry : entries) {
-    std::int64_t bytes = stored_bytes(entry.type);
-    for (const std::int64_t size : entry.shape) bytes *= size;
-    tensors_.push_back({entry, bytes, bytes, 0});
-  }
-  const std::string text = header();
+SafetensorsWriter::SafetensorsWriter(const fs::path& path, const std::vector<Entry>& entries, FileCalls& calls)
+    : file_(path, calls), tensors_(to_be_written(entries)) {
+  const std::string text = header_of(tensors_);
   const std::uint64_t length = text.size();
   file_.write({reinterpret_cast<const char*>(&length), sizeof length});
   file_.write(text);
-}
-
-/// As long before the checksums are known as after.
-std::string SafetensorsWriter::header() const {
-  nlohmann::ordered_json metadata = {{"format", "pt"}};  // Hugging Face's loaders refuse metadata without it
-  for (const Tensor& tensor : tensors_)
-    metadata[std::string(kChecksum) + tensor.entry.name] = fmt::format("{:08x}", tensor.checksum);
-  nlohmann::ordered_json header = {{"__metadata__", metadata}};
-  std::int64_t begin = 0;
-  for (const Tensor& tensor : tensors_) {
-    header[tensor.entry.name] = {{"dtype", type_name(tensor.entry.type)},
-                                 {"shape", tensor.entry.shape},
-                                 {"data_offsets", {begin, begin + tensor.bytes}}};
-    begin += tensor.bytes;
-  }
-  std::string text = header.dump();
-  text.resize((text.size() + 7) / 8 * 8, ' ');  // the data starts at a multiple of 8
-  return text;
 }
 
 void SafetensorsWriter::append(std::span<const std::byte> bytes) {
   for (std::span<const std::byte> rest = bytes; !rest.empty();) {
     while (next_ < tensors_.size() && tensors_[next_].missing == 0) ++next_;
     if (next_ == tensors_.size()) throw std::logic_error("more bytes than declared");
-    Tensor& tensor = tensors_[next_];
+    WrittenTensor& tensor = tensors_[next_];
     const auto part = rest.first(std::min(rest.size(), static_cast<std::size_t>(tensor.missing)));
     tensor.checksum = crc32_of(tensor.checksum, part);
     tensor.missing -= static_cast<std::int64_t>(part.size());
@@ -383,14 +400,12 @@ void SafetensorsWriter::append(std::span<const std::byte> bytes) {
 }
 
 FileIdentity SafetensorsWriter::close() {
-  for (const Tensor& tensor : tensors_)
+  for (const WrittenTensor& tensor : tensors_)
     if (tensor.missing != 0) throw std::logic_error("fewer bytes than declared");
-  const std::string text = header();
+  const std::string text = header_of(tensors_);
   file_.write_at(8, text);
   file_.commit();
-  std::int64_t bytes = 8 + static_cast<std::int64_t>(text.size());
-  for (const Tensor& tensor : tensors_) bytes += tensor.bytes;
-  return {bytes, crc32_of(0, std::as_bytes(std::span(text)))};
+  return {file_bytes(text, tensors_), crc32_of(0, std::as_bytes(std::span(text)))};
 }
 
 }  // namespace penstock::exec

@@ -102,29 +102,32 @@ class SafetensorsFile {
   StoredTensors tensors_;
 };
 
+struct WrittenTensor {
+  TensorEntry entry;
+  std::int64_t bytes = 0, missing = 0;
+  std::uint32_t checksum = 0;  // of the bytes that came
+};
+
 /// Writes one file, whole or not at all: declare all tensors, then hand over their bytes in that order.
 class SafetensorsWriter {
  public:
   using Entry = TensorEntry;
   /// Throws std::runtime_error with the system's reason, as `append` and `close` do.
-  SafetensorsWriter(const std::filesystem::path& path, const std::vector<Entry>& entries);
+  SafetensorsWriter(const std::filesystem::path& path, const std::vector<Entry>& entries,
+                    FileCalls& calls = system_calls());
   void append(std::span<const std::byte> bytes);
   /// Puts the checksums into the header and the file in its place. Throws std::logic_error if not all declared bytes
   /// came.
   FileIdentity close();
 
  private:
-  struct Tensor {
-    Entry entry;
-    std::int64_t bytes = 0, missing = 0;
-    std::uint32_t checksum = 0;  // of the bytes that came
-  };
-  std::string header() const;
-
   OutputFile file_;
-  std::vector<Tensor> tensors_;
+  std::vector<WrittenTensor> tensors_;
   std::size_t next_ = 0;  // tensor that the next byte belongs to
 };
+
+/// Of the file that a SafetensorsWriter writes, header and all.
+std::int64_t safetensors_bytes(const std::vector<TensorEntry>& entries);
 
 /// IEEE half precision, widened exactly.
 float widen_f16(std::uint16_t bits);

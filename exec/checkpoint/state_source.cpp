@@ -1,5 +1,7 @@
 #include "exec/checkpoint/state_source.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "exec/data/random.h"
@@ -30,6 +32,11 @@ class RandomStates : public StateSource {
 }  // namespace
 
 std::unique_ptr<StateSource> random_states(std::uint64_t seed) { return std::make_unique<RandomStates>(seed); }
+
+std::string element_text(const ParameterTensor& tensor, std::int64_t index) {
+  if (stored_shape(tensor).size() == 1) return fmt::format("[{}]", index);
+  return fmt::format("[{}, {}]", index / tensor.columns, index % tensor.columns);
+}
 
 std::vector<std::int64_t> stored_shape(const ParameterTensor& tensor) {
   const bool is_vector = tensor.name.ends_with("norm.weight") || is_bias(tensor);

@@ -37,6 +37,9 @@ std::unique_ptr<StateSource> random_states(std::uint64_t seed);
 /// which are held against what they follow from. Names without "model." (a model saved without head) are understood.
 std::unique_ptr<StateSource> published_states(const std::filesystem::path& path, const Model& model);
 
+/// "[2, 9]", or "[9]" of a vector: where an element of the tensor's own row-major order is, for messages.
+std::string element_text(const ParameterTensor& tensor, std::int64_t index);
+
 /// As files have it under Hugging Face's names: norms and biases are vectors.
 std::vector<std::int64_t> stored_shape(const ParameterTensor& tensor);
 

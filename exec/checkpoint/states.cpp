@@ -68,13 +68,9 @@ std::size_t first_beyond(std::span<const float> values, std::uint32_t limit) {
     return at < candidate.offset + candidate.elements();
   });
   if (tensor == layer.tensors.end()) throw std::logic_error("padding that is not zero");
-  const std::int64_t index = at - tensor->offset;
-  const std::string place = stored_shape(*tensor).size() == 1
-                                ? fmt::format("[{}]", index)
-                                : fmt::format("[{}, {}]", index / tensor->columns, index % tensor->columns);
   throw InputError(fmt::format(
       "{}{} is {}, {}: training cannot start from it; take another copy, or one from before it was lost",
-      source.place(*tensor, part), place, value,
+      source.place(*tensor, part), element_text(*tensor, at - tensor->offset), value,
       std::isfinite(value) ? "more than bf16, in which it is used, can hold (3.39e38)" : "not a finite number"));
 }
 
@@ -122,6 +118,13 @@ void load_piece(const Schedule& schedule, const Model& model, Backend& backend, 
 }
 
 }  // namespace
+
+std::size_t first_not_finite(std::span<const float> values) { return first_beyond(values, kInfinity); }
+std::size_t first_not_finite(std::span<const std::uint16_t> bf16) {
+  const auto found =
+      std::find_if(bf16.begin(), bf16.end(), [](std::uint16_t bits) { return (bits & 0x7F80) == 0x7F80; });
+  return static_cast<std::size_t>(found - bf16.begin());
+}
 
 void load_states(const Schedule& schedule, const Model& model, Backend& backend, const StateSource& source) {
   const std::vector<Piece> pieces = pieces_of(schedule, model);

@@ -18,6 +18,10 @@ namespace penstock::exec {
 /// is not finite, or that bf16 cannot hold where it is kept in that; the text has the source's place, row and column.
 void load_states(const Schedule& schedule, const Model& model, Backend& backend, const StateSource& source);
 
+/// Where the first value is that is infinite or NaN; values.size() if none is.
+std::size_t first_not_finite(std::span<const float> values);
+std::size_t first_not_finite(std::span<const std::uint16_t> bf16);
+
 /// Is a StateSource over the arenas themselves. Not during a run.
 class StateReader : public StateSource {
  public:

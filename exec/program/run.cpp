@@ -15,6 +15,7 @@
 #include "exec/program/run_report.h"
 #include "exec/program/run_setup.h"
 #include "exec/program/run_stops.h"
+#include "exec/program/run_updates.h"
 #include "exec/program/watchdog.h"
 #include "exec/runtime/training.h"
 #include "shared/error.h"
@@ -55,7 +56,7 @@ void require_output() {
 int run_command(const RunCommandOptions& options) {
   ::signal(SIGPIPE, SIG_IGN);  // a reader that has gone is an error of the write, and never the end of what was trained
   StatusLine status;
-  const RunSetup setup = prepare_run(options, status);
+  RunSetup setup = prepare_run(options, status);
   const int recorded =
       recorded_steps(setup.schedule, setup.scenario.run.steps, setup.backend->is_host(), setup.host_bytes);
   std::optional<RunComparison> comparing;
@@ -69,6 +70,7 @@ int run_command(const RunCommandOptions& options) {
   status.show("taking memory and filling the states ...");
   Training training(setup.schedule, setup.scenario.model, *setup.backend);
   training.load(*setup.states, setup.steps_before);
+  setup.states.reset();  // its files are closed: a save may replace them
   status.clear();
 
   Progress progress(setup, status, setup.scenario.run.steps, options.json);
@@ -82,8 +84,10 @@ int run_command(const RunCommandOptions& options) {
   status.clear();
 
   Attempts attempts(result.stopped);
+  const RunUpdates updates = count_updates(progress.reports(), setup.schedule.numerics.clip);
+  attempts.make([&] { require_updates(updates, options.save); });
   const Timeline timeline = make_timeline(setup, training, result, progress);
-  std::string files = write_run_files(options, setup, timeline, training, attempts);
+  std::string files = write_run_files(options, setup, timeline, training, updates, attempts);
   if (!options.dump.empty())
     attempts.make_of_enough_steps([&] {
       write_dump(options.dump, setup.schedule, setup.scenario.model, *setup.backend, *setup.tokens, trained.hyper,
@@ -95,10 +99,11 @@ int run_command(const RunCommandOptions& options) {
   if (comparing) attempts.make_of_enough_steps([&] { comparison = comparing->finish(setup.schedule, timeline); });
   if (options.json) {
     ordered_json json = result_json(setup, training, result, progress, speed, beside);
+    json["updates"] = updates_json(updates);
     if (comparison) json["comparison"] = ordered_json::parse(comparison_json(setup.schedule, *comparison));
     print_out(json.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n");
   } else {
-    std::string text = tail_text(setup, result, speed, beside);
+    std::string text = tail_text(setup, result, speed, beside) + updates_text(updates);
     if (comparison) {
       text += fmt::format("\n{}\n", comparison_text(setup.schedule, *comparison));
       files += fmt::format("prediction, measurement and comparison lie in {}\n", options.compare.string());

@@ -31,10 +31,10 @@ void check_run_outputs(const RunCommandOptions& options, const Scenario& scenari
 }
 
 std::string write_run_files(const RunCommandOptions& options, const RunSetup& setup, const Timeline& timeline,
-                            const Training& training, Attempts& attempts) {
+                            const Training& training, const RunUpdates& updates, Attempts& attempts) {
   std::string text;
   const auto save = [&] {
-    save_checkpoint(options.save, {training.steps_done(), setup.description}, setup.schedule, setup.scenario.model,
+    save_checkpoint(*setup.save, {training.steps_done(), setup.description}, setup.schedule, setup.scenario.model,
                     training.states());
     text += fmt::format("saved step {} to {}\n", training.steps_done(), options.save.string());
   };
@@ -49,7 +49,7 @@ std::string write_run_files(const RunCommandOptions& options, const RunSetup& se
     write_timeline(timeline, options.timeline);
     text += fmt::format("wrote {}\n", options.timeline.string());
   };
-  if (!options.save.empty()) attempts.make(save);
+  if (setup.save && !updates.failed()) attempts.make(save);
   if (!options.timeline.empty()) attempts.make(write_times);
   if (!options.record.empty()) attempts.make_of_enough_steps(record);
   return text;

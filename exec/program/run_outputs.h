@@ -6,6 +6,7 @@
 #include "exec/program/attempts.h"
 #include "exec/program/commands.h"
 #include "exec/program/run_setup.h"
+#include "exec/program/run_updates.h"
 #include "exec/runtime/training.h"
 #include "shared/timeline/timeline.h"
 
@@ -18,6 +19,6 @@ void check_run_outputs(const RunCommandOptions& options, const Scenario& scenari
 /// The checkpoint, the recording, the timeline and, where the policy wrote it, the schedule, each by itself. Returns,
 /// to be printed, where they are.
 std::string write_run_files(const RunCommandOptions& options, const RunSetup& setup, const Timeline& timeline,
-                            const Training& training, Attempts& attempts);
+                            const Training& training, const RunUpdates& updates, Attempts& attempts);
 
 }  // namespace penstock::exec

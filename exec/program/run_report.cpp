@@ -80,8 +80,7 @@ std::string head_text(const RunSetup& setup) {
   text += fmt::format("step: {} sequences of {} tokens in {} micro-batches; data: {}\n", setup.scenario.sequences,
                       setup.scenario.sequence_length, schedule.micro_batches, setup.tokens->describe());
   for (const PassedOver& what : setup.tokens->passed_over()) text += in_words(what) + "\n";
-  if (const std::string weights = setup.states->describe(); !weights.empty())
-    text += fmt::format("weights: {}\n", weights);
+  if (!setup.weights.empty()) text += fmt::format("weights: {}\n", setup.weights);
   text += memory_lines(setup);
   text += resumed_text(setup);
   return text;
@@ -223,7 +222,7 @@ ordered_json result_json(const RunSetup& setup, const Training& training, const 
                         {{"host_bytes", beside.host_bytes},
                          {"host_counted_bytes", beside.counted_bytes},
                          {"gpu_bytes", beside.gpu_bytes}}}};
-  if (const std::string weights = setup.states->describe(); !weights.empty()) json["weights"] = weights;
+  if (!setup.weights.empty()) json["weights"] = setup.weights;
   if (setup.resumed) json["resumed"] = resumed_json(setup);
   if (speed)
     json["steady"] = {{"step_seconds", speed->step_seconds},

@@ -43,14 +43,24 @@ std::unique_ptr<StateSource> fresh_states(const Scenario& scenario) {
 
 void resume(std::unique_ptr<Checkpoint> checkpoint, const fs::path& from, const std::set<std::string>& allowed,
             RunSetup& setup) {
-  Resumed resumed{from, require_same(checkpoint->description(), setup.description, allowed, from.string()), {}};
+  Resumed resumed{
+      checkpoint->folder(), require_same(checkpoint->description(), setup.description, allowed, from.string()), {}};
   std::set<std::string> in_vain = allowed;
   for (const ChangedValue& value : resumed.changed) in_vain.erase(value.key);
   resumed.allowed_in_vain.assign(in_vain.begin(), in_vain.end());
   checkpoint->verify(setup.scenario.model);
+  if (checkpoint->folder() != checkpoint_names(from).folder)
+    fmt::print(stderr, "{}: is not there, for a save was cut off; going on from {}, which was to be put there\n",
+               from.string(), checkpoint->folder().string());
   setup.steps_before = checkpoint->step();
   setup.states = std::move(checkpoint);
   setup.resumed = std::move(resumed);
+}
+
+std::unique_ptr<SaveTarget> open_save_target(const fs::path& folder) {
+  auto target = std::make_unique<SaveTarget>(folder);
+  for (const std::string& note : target->notes()) fmt::print(stderr, "{}\n", note);
+  return target;
 }
 
 RunShape run_shape(const RunCommandOptions& options, const RunSetup& setup, int cores) {
@@ -99,8 +109,8 @@ RunSetup prepare_run(const RunCommandOptions& options, StatusLine& status) {
   run.warmup_steps = std::min(run.warmup_steps, run.steps - 1);
   const Scenario& scenario = setup.scenario;
   if (!options.record.empty()) require_recordable(scenario, options.schedule);
-  if (!options.save.empty()) check_save_target(options.save);
   check_run_outputs(options, scenario, {});
+  if (!options.save.empty()) setup.save = open_save_target(options.save);
   const TokenShape shape{scenario.sequences, scenario.sequence_length, scenario.model.config.vocabulary};
   status.show("reading the data ...");
   setup.tokens = open_tokens(scenario.run.data, scenario.path, shape, scenario.run.seed);
@@ -129,12 +139,14 @@ RunSetup prepare_run(const RunCommandOptions& options, StatusLine& status) {
     setup.schedule_beside = schedule_beside(options.timeline, schedule_hash(setup.schedule));
     check_run_outputs(options, scenario, setup.schedule_beside);
   }
+  if (setup.save) setup.save->require_room(checkpoint_file_bytes(setup.schedule.numerics, scenario.model));
   setup.description = describe_run(setup.schedule, scenario.run, setup.tokens->checksum());
   if (checkpoint) {
     status.show("reading the checkpoint ...");
     resume(std::move(checkpoint), options.resume, allowed, setup);
   }
   begin_resident_peak();
+  setup.weights = setup.states->describe();
   status.clear();
   return setup;
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "exec/checkpoint/run_description.h"
+#include "exec/checkpoint/save_target.h"
 #include "exec/checkpoint/state_source.h"
 #include "exec/data/tokens.h"
 #include "exec/program/commands.h"
@@ -32,12 +33,14 @@ struct RunSetup {
   std::string planned;  // what the planner chose, to be printed
   Schedule schedule;
   std::unique_ptr<TokenSource> tokens;
-  std::unique_ptr<StateSource> states;
+  std::unique_ptr<StateSource> states;  // until they are loaded
+  std::string weights;                  // StateSource::describe of them
   std::int64_t steps_before = 0;
   std::filesystem::path schedule_beside;  // the timeline, where `penstock-sim compare` looks; empty: not written
   std::int64_t host_bytes = 0;            // that could be allocated before anything was
   BesideArenas beside;                    // what of them was left to the run itself
   TierCapacities room;                    // what arenas could take
+  std::unique_ptr<SaveTarget> save;       // nullptr: nothing is saved
   RunDescription description;
   std::optional<Resumed> resumed;
 };

@@ -121,32 +121,6 @@ TEST(Checkpoint, ALinkStaysOneAndLeadsToTheNewOne) {
   EXPECT_EQ(open_checkpoint(folder.path() / "c")->step(), 2);
 }
 
-TEST(Checkpoint, NeverReplacesAFolderThatIsNoCheckpoint) {
-  const TemporaryFolder folder;
-  folder.write("thesis/chapter1.txt", "years of work");
-  EXPECT_NE(error_text([&] { check_save_target(folder.path() / "thesis"); }).find("is not a checkpoint"),
-            std::string::npos);
-  EXPECT_NE(error_text([&] { check_save_target(folder.path() / "no" / "such"); }).find("does not exist"),
-            std::string::npos);
-  EXPECT_EQ(error_text([&] { check_save_target(folder.path() / "new"); }), "");
-  EXPECT_EQ(error_text([&] { check_save_target(folder.path() / "new/"); }), "");
-}
-
-TEST(Checkpoint, NeverRemovesWhatItDidNotWrite) {
-  const TemporaryFolder folder;
-  folder.write("c/run.json", "{}");
-  folder.write("c/notes.txt", "years of work");
-  EXPECT_NE(error_text([&] { check_save_target(folder.path() / "c"); }).find("c/notes.txt is no part of a checkpoint"),
-            std::string::npos);
-  folder.write("d.partial/notes.txt", "years of work");
-  EXPECT_NE(error_text([&] { check_save_target(folder.path() / "d"); }).find("d.partial/notes.txt is no part"),
-            std::string::npos);
-  folder.write("e.partial/run.json.17.tmp", "the rest of a crash");
-  EXPECT_EQ(error_text([&] { check_save_target(folder.path() / "e"); }), "");
-  // The folder that one stands in cannot be exchanged for another.
-  EXPECT_NE(error_text([&] { check_save_target("."); }).find("name a new one"), std::string::npos);
-}
-
 TEST(Checkpoint, RefusesAnotherModelAndAnotherFormat) {
   const TemporaryFolder folder;
   const auto place = folder.path() / "c";

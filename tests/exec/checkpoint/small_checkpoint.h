@@ -17,7 +17,8 @@ inline RunDescription description_of(const SmallRun& run, std::uint64_t seed = 7
 }
 
 inline void save(const std::filesystem::path& folder, SmallRun& run, std::int64_t step, std::uint64_t seed = 7) {
-  save_checkpoint(folder, {step, description_of(run, seed)}, run.schedule(), run.model(), run.training().states());
+  SaveTarget target(folder);
+  save_checkpoint(target, {step, description_of(run, seed)}, run.schedule(), run.model(), run.training().states());
 }
 
 /// Has run.json name the files that lie beside it now, as if they had been written so.
