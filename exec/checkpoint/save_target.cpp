@@ -24,13 +24,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::size_t kMostShown = 1000;  // of a path
 constexpr std::int64_t kFolderBytes =
     64 << 10;  // of a folder, of run.json, and of what a file system notes about files
 
 std::string reason(int code) { return std::generic_category().message(code); }
 
 [[noreturn]] void refuse(const fs::path& folder, const std::string& what) {
-  throw InputError(fmt::format("{}: cannot be saved to: {}", folder.string(), what));
+  const std::string name = folder.string();
+  throw InputError(fmt::format("{}: cannot be saved to: {}",
+                               name.size() > kMostShown ? name.substr(0, kMostShown) + "..." : name, what));
 }
 
 bool is_there(const fs::path& path) {
@@ -112,7 +115,10 @@ void SaveTarget::require_place() const {
   const fs::path& folder = names_.folder;
   std::error_code error;
   if (!fs::is_directory(names_.parent, error))
-    refuse(folder, fmt::format("the folder {} does not exist", names_.parent.string()));
+    refuse(folder, fmt::format("the folder {} {}", names_.parent.string(),
+                               !error || error == std::errc::no_such_file_or_directory
+                                   ? "does not exist"
+                                   : fmt::format("cannot be opened: {}", error.message())));
   const std::size_t longest = names_.previous.filename().string().size();
   const long most = ::pathconf(names_.parent.c_str(), _PC_NAME_MAX);
   if (most > 0 && longest > static_cast<std::size_t>(most))
@@ -181,24 +187,20 @@ bool SaveTarget::was_replaced(const fs::path& old) const {
 
 /// Goes through what the save will do, with folders of one empty file.
 void SaveTarget::probe() {
-  const auto try_to = [&](bool done) {
-    if (!done) refuse(names_.folder, fmt::format("the folder {}: {}", names_.parent.string(), reason(errno)));
+  const auto try_to = [&](const char* what, bool done) {
+    if (!done) throw std::runtime_error(fmt::format("in {} {}: {}", names_.parent.string(), what, reason(errno)));
   };
   const auto make = [&](const fs::path& folder) {
-    try_to(calls_.mkdir(folder.c_str(), 0777) == 0);
+    try_to("no folder can be made", calls_.mkdir(folder.c_str(), 0777) == 0);
     const fs::path inside = folder / kWeightsFile;  // no run.json: it is no checkpoint, whatever happens now
     const FileHandle file(calls_.open(inside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
-    try_to(file.get() >= 0);
+    try_to("no file can be made", file.get() >= 0);
   };
-  int denied = 0;
   try {
     make(names_.partial);
-    try_to(calls_.rename(names_.partial.c_str(), names_.finished.c_str()) == 0);
+    try_to("a folder cannot be renamed", calls_.rename(names_.partial.c_str(), names_.finished.c_str()) == 0);
     make(names_.partial);
     can_exchange_ = calls_.exchange(names_.partial.c_str(), names_.finished.c_str()) == 0;
-    // A folder takes the place of none that has something in it, so that nothing happens; whatever forbids it even
-    // otherwise is said first.
-    if (is_there(names_.folder) && calls_.rename(names_.folder.c_str(), names_.finished.c_str()) != 0) denied = errno;
     sync(names_.partial);
     sync(names_.parent);
   } catch (const std::exception& error) {
@@ -206,12 +208,20 @@ void SaveTarget::probe() {
     remove(names_.finished);
     refuse(names_.folder, error.what());
   }
+  const int denied = is_there(names_.folder) ? try_to_take(names_.folder, names_.finished) : 0;
   remove(names_.partial);
   remove(names_.finished);
   require_removed(names_.partial);
   require_removed(names_.finished);
-  if (denied != 0 && denied != ENOTEMPTY && denied != EEXIST)
-    refuse(names_.folder, why_not_replaced(names_.folder, denied));
+  if (denied != 0) refuse(names_.folder, why_not_replaced(names_.folder, denied));
+}
+
+/// A folder takes the place of none that has something in it, so that nothing happens; whatever forbids to take its
+/// name away even otherwise is said first. Returns that, or 0.
+int SaveTarget::try_to_take(const fs::path& folder, const fs::path& scratch) const {
+  if (calls_.rename(folder.c_str(), scratch.c_str()) != 0) return errno == ENOTEMPTY || errno == EEXIST ? 0 : errno;
+  rename(scratch, folder);  // a file system that does it all the same
+  return 0;
 }
 
 /// Else the save would find it in its way.

@@ -62,6 +62,7 @@ class SaveTarget {
   bool is_on_its_way(const std::filesystem::path& finished) const;
   bool was_replaced(const std::filesystem::path& old) const;
   void probe();
+  int try_to_take(const std::filesystem::path& folder, const std::filesystem::path& scratch) const;
   void require_removed(const std::filesystem::path& folder) const;
   void require_previous();
   std::string try_room(std::span<const std::int64_t> file_bytes) const;
