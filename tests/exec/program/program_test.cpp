@@ -164,6 +164,73 @@ TEST_F(ProgramTest, BadInputExitsWithTwo) {
   expect_error("run s.toml --watchdog nan", 2, "expected a number");
 }
 
+/// A small Llama config with more members.
+std::string model_with(const std::string& type, const std::string& members) {
+  return "{\"model_type\": \"" + type +
+         "\", \"hidden_size\": 64, \"intermediate_size\": 176, \"num_hidden_layers\": 3, \"num_attention_heads\": 4, "
+         "\"num_key_value_heads\": 2, \"vocab_size\": 256, \"max_position_embeddings\": 64, \"head_dim\": 16" +
+         members + "}";
+}
+
+TEST_F(ProgramTest, WhatNoSequenceReachesChangesNothing) {
+  const auto losses = [&](const std::string& type, const std::string& members) {
+    folder_.write("model.json", model_with(type, members));
+    return json("run s.toml --steps 2 --set policy.name=megatrain --json")["steps"];
+  };
+  const nlohmann::json plain = losses("llama", "");
+  // Sequences have 32 tokens; without a window and biases Mistral is Llama.
+  EXPECT_EQ(losses("mistral", ", \"sliding_window\": null"), plain);
+  EXPECT_EQ(losses("mistral", ", \"sliding_window\": 32"), plain);
+  EXPECT_EQ(losses("mistral", ""), plain);                                                          // 4096
+  EXPECT_EQ(losses("llama", ", \"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 4}"), plain);  // from 65 on
+  EXPECT_EQ(losses("llama", ", \"rope_scaling\": {\"type\": \"linear\", \"factor\": 1}"), plain);
+  const nlohmann::json qwen = losses("qwen2", "");
+  EXPECT_NE(qwen, plain);
+  EXPECT_EQ(losses("qwen2", ", \"use_sliding_window\": true, \"sliding_window\": 8, \"max_window_layers\": 3"), qwen);
+  EXPECT_EQ(losses("qwen2", ", \"use_sliding_window\": false, \"sliding_window\": 8, \"max_window_layers\": 0"), qwen);
+}
+
+TEST_F(ProgramTest, WhatASequenceReachesIsRefused) {
+  const auto refused = [&](const std::string& type, const std::string& members, const std::string& part) {
+    folder_.write("model.json", model_with(type, members));
+    expect_error("run s.toml --steps 2 --set policy.name=megatrain", 2, part);
+  };
+  refused("mistral", ", \"sliding_window\": 31", "32 tokens are more than the sliding window of 31");
+  refused("qwen2", ", \"use_sliding_window\": true, \"sliding_window\": 8, \"max_window_layers\": 2", "window of 8");
+  refused("llama", ", \"rope_scaling\": {\"type\": \"linear\", \"factor\": 4}",
+          "s.toml: model has rope_type \"linear\"");
+  refused("llama", ", \"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4}", "rope_type \"yarn\"");
+  refused("llama",
+          ", \"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 4, \"original_max_position_embeddings\": 16}",
+          "it trains sequences of at most 16");
+}
+
+TEST_F(ProgramTest, AScheduleOfSuchAModelIsRefusedToo) {
+  EXPECT_EQ(run("run s.toml --compare c").code, 0);
+  // The plan of a model that is the same but for its frequencies.
+  std::string text = file_text(folder_.path() / "c/schedule.json");
+  const std::string before = "\"rope_original_positions\": 8192";
+  ASSERT_NE(text.find(before), std::string::npos);
+  text.replace(text.find(before), before.size(), before + ", \"rope_scaling\": \"linear\", \"rope_scaling_from\": 0");
+  folder_.write("scaled.json", text);
+  expect_error("run s.toml --schedule scaled.json", 2, "the schedule is for model");
+  std::string model = file_text(folder_.path() / "model.json");
+  model.insert(model.rfind('}'), ", \"rope_parameters\": {\"type\": \"linear\", \"factor\": 4}");
+  folder_.write("model.json", model);
+  expect_error("run s.toml --schedule scaled.json", 2, "rope_type \"linear\"");
+}
+
+TEST_F(ProgramTest, SequencesBeyondTheModelsPositionsAreSaid) {
+  folder_.write("model.json", model_with("llama", ""));
+  const Outcome outcome = run("run s.toml --steps 1 --set policy.name=megatrain --set workload.sequence_length=65");
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_NE(outcome.err.find("penstock-exec: note: sequences of 65 tokens are longer than model's "
+                             "max_position_embeddings = 64"),
+            std::string::npos)
+      << outcome.err;
+  EXPECT_EQ(run("run s.toml --steps 1 --set policy.name=megatrain --set workload.sequence_length=64").err, "");
+}
+
 TEST_F(ProgramTest, ScheduleOfAnotherWorkloadIsRefused) {
   const nlohmann::json result = json("run s.toml --steps 1 --timeline m.json --json");
   const std::string name = "schedule-" + result["schedule"].get<std::string>() + ".json";
