@@ -18,6 +18,13 @@ void check_range(const char* name, std::int64_t value, std::int64_t low, std::in
   if (value < low || value > high) fail(fmt::format("{} = {} is out of range ({} to {})", name, value, low, high));
 }
 
+/// A number of decoder layers; -1 stands for every layer.
+std::string layers_text(int count) { return count < 0 ? "\"all\"" : fmt::format("{}", count); }
+void check_layers(const char* name, int value, int decoders) {
+  if (value < -1 || value > decoders)
+    fail(fmt::format("{} = {} is out of range (0 to {}, or \"all\")", name, value, decoders));
+}
+
 void check_workload(const PolicyInput& input) {
   check_range("sequence_length", input.sequence_length, 1, kLongestSequence);
   check_range("sequences", input.sequences, 1, 1 << 24);
@@ -43,20 +50,23 @@ void check_groups(const PolicyInput& input) {
   if ((micro_batches - first) % group != 0)
     fail(fmt::format("groups of {} micro-batches{} do not add up to the {} of a step", group,
                      p.first_group > 0 ? fmt::format(" behind a first group of {}", first) : "", micro_batches));
-  const std::int64_t ops = std::int64_t{input.model.layer_count()} * micro_batches * 8;
-  if (ops > kMostOps)
-    fail(fmt::format("{} micro-batches of {} layers make more than {} ops per step; make larger micro-batches",
-                     micro_batches, input.model.layer_count(), kMostOps));
+  const std::int64_t most = kMostOps / (std::int64_t{input.model.layer_count()} * 8);
+  if (micro_batches <= most) return;
+  fail(fmt::format(
+      "{} micro-batches of {} layers make more than {} ops per step; make micro-batches of at least {} sequences, or "
+      "steps of at most {}",
+      micro_batches, input.model.layer_count(), kMostOps, (input.sequences + most - 1) / most,
+      most * input.micro_batch));
 }
 
 void check_streams(const PolicyParameters& p, int decoders) {
   check_range("weight_buffers", p.weight_buffers, 1, 1024);
   check_range("activation_slots", p.activation_slots, 1, 1024);
   check_range("gradient_slots", p.gradient_slots, 1, 1024);
-  check_range("resident_weights", p.resident_weights, -1, decoders);
-  check_range("resident_states", p.resident_states, -1, decoders);
-  check_range("nvme_states", p.nvme_states, -1, decoders);
-  check_range("nvme_weights", p.nvme_weights, -1, decoders);
+  check_layers("resident_weights", p.resident_weights, decoders);
+  check_layers("resident_states", p.resident_states, decoders);
+  check_layers("nvme_states", p.nvme_states, decoders);
+  check_layers("nvme_weights", p.nvme_weights, decoders);
   check_range("nvme_slots", p.nvme_slots, 1, 1024);
   check_range("optimizer_threads", p.optimizer_threads, 0, 1 << 16);
   check_range("recompute_loads", p.recompute_loads, 0, 1);
@@ -133,7 +143,7 @@ void check_nvme(const PolicyParameters& p, int decoders) {
       fail(
           fmt::format("resident_states = {} (first layers, in HBM) and {} = {} (last layers) overlap: there are {} "
                       "decoder layers",
-                      p.resident_states, name, on_nvme, decoders));
+                      layers_text(p.resident_states), name, layers_text(on_nvme), decoders));
   }
   if (p.upload_copies && p.nvme_weights != 0)
     fail("upload_copies holds weights in DRAM a second time, nvme_weights takes them out of it; set one of them");

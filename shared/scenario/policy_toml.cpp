@@ -120,11 +120,11 @@ PolicyParameters read_policy(const TomlDocument& document) {
   overrides.integer("weight_buffers", policy.weight_buffers, 1, kMostBuffers);
   read_burst(section, policy);
   overrides.choice("copy_lanes", policy.copy_lanes, kCopyLanes);
-  overrides.integer_or_all("resident_weights", policy.resident_weights, -1, kMostLayers, -1);
-  overrides.integer_or_all("resident_states", policy.resident_states, -1, kMostLayers, -1);
+  overrides.integer_or_all("resident_weights", policy.resident_weights, 0, kMostLayers, -1);
+  overrides.integer_or_all("resident_states", policy.resident_states, 0, kMostLayers, -1);
   overrides.boolean("resident_edges", policy.resident_edges);
-  overrides.integer_or_all("nvme_states", policy.nvme_states, -1, kMostLayers, -1);
-  overrides.integer_or_all("nvme_weights", policy.nvme_weights, -1, kMostLayers, -1);
+  overrides.integer_or_all("nvme_states", policy.nvme_states, 0, kMostLayers, -1);
+  overrides.integer_or_all("nvme_weights", policy.nvme_weights, 0, kMostLayers, -1);
   overrides.integer("nvme_slots", policy.nvme_slots, 1, kMostBuffers);
   overrides.choice("keep", policy.keep, kKeeps);
   overrides.integer("checkpoint_every", policy.checkpoint_every, 1, kMostLayers);
@@ -132,6 +132,9 @@ PolicyParameters read_policy(const TomlDocument& document) {
   overrides.integer("first_layers", policy.first_layers, 0, kMostLayers);
   overrides.choice("first_keep", policy.first_keep, kKeeps);
   overrides.choice("first_activations", policy.first_activations, kTiers);
+  for (const char* key : {"first_keep", "first_activations"})
+    if (section.has(key) && !section.has("first_layers"))
+      section.fail(key, "says how the first first_layers layers are kept, but first_layers is not given; give it too");
   if (section.has("keep_layers"))
     policy.keep_layers = parse_keep_layers(section.text("keep_layers"), section.place("keep_layers"));
   overrides.integer("activation_slots", policy.activation_slots, 1, kMostBuffers);

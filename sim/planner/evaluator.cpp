@@ -19,6 +19,11 @@ constexpr std::size_t kFewestSteps = 8, kMostSteps = 64;
 
 }  // namespace
 
+std::int64_t expected_ops(const Scenario& scenario, const Candidate& candidate) {
+  const bool travels = activations_travel(candidate.parameters);
+  return kSteps * (travels ? 6 : 4) * scenario.model.layer_count() * (scenario.sequences / candidate.micro_batch);
+}
+
 double planned_step_seconds(const Schedule& schedule, const Machine& machine) {
   const std::size_t steps = std::clamp(kMostSimulatedOps / schedule.ops.size(), kFewestSteps, kMostSteps);
   return simulate(schedule, machine, {static_cast<int>(steps), false, false}).step_seconds;
@@ -66,18 +71,13 @@ double Evaluator::shape_bound(const Candidate& shape, PolicyInput& input) const 
   return rest.seconds();
 }
 
-std::int64_t Evaluator::expected_ops(const Candidate& candidate) const {
-  const bool travels = activations_travel(candidate.parameters);
-  return kSteps * (travels ? 6 : 4) * scenario_.model.layer_count() * (scenario_.sequences / candidate.micro_batch);
-}
-
 std::vector<Evaluated> Evaluator::evaluate(const std::vector<Evaluated>& candidates) {
   std::vector<Evaluated> result = candidates;
   std::vector<std::size_t> to_do;
   std::size_t taken = 0;
   for (; taken < candidates.size() && !exhausted(); ++taken) {
     if (known_.contains(candidates[taken].candidate)) continue;
-    const std::int64_t cost = expected_ops(candidates[taken].candidate);
+    const std::int64_t cost = expected_ops(scenario_, candidates[taken].candidate);
     if (!affordable(cost)) break;
     to_do.push_back(taken);
     ops_ += cost;
@@ -98,7 +98,7 @@ std::vector<Evaluated> Evaluator::evaluate(const std::vector<Evaluated>& candida
 }
 
 bool Evaluator::affordable(std::int64_t cost) const {
-  return cost <= options_.most_ops / kHugeShare || cost <= most_ops_ - ops_ || ops_ == 0;
+  return !is_huge(cost, options_.most_ops) || cost <= most_ops_ - ops_ || ops_ == 0;
 }
 
 bool Evaluator::exhausted() const { return ops_ >= most_ops_ || stopped(); }

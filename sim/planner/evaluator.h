@@ -11,6 +11,12 @@
 
 namespace penstock::sim {
 
+/// Simulated ops that evaluating the candidate takes, roughly: what the search's budget counts.
+std::int64_t expected_ops(const Scenario& scenario, const Candidate& candidate);
+
+/// Whether so many ops are so large a part of a search's budget that it pays for few such evaluations.
+inline bool is_huge(std::int64_t ops, std::int64_t most_ops) { return ops > most_ops / 8; }
+
 /// The step as the planner simulates it: without a timeline, and of a huge schedule not as many steps.
 double planned_step_seconds(const Schedule& schedule, const Machine& machine);
 
@@ -40,15 +46,10 @@ class Evaluator {
   std::int64_t ops() const { return ops_; }
   std::int64_t evaluated() const { return static_cast<std::int64_t>(known_.size()); }
   void allow(std::int64_t more_ops) { most_ops_ = ops_ + more_ops; }
-  /// Whether one evaluation costs so much that few can be paid for.
-  bool is_huge(const Candidate& candidate) const { return expected_ops(candidate) > options_.most_ops / kHugeShare; }
   /// Everything seen so far, in a fixed order.
   std::vector<Evaluated> all() const;
 
  private:
-  static constexpr std::int64_t kHugeShare = 8;  // an eighth of the budget
-
-  std::int64_t expected_ops(const Candidate& candidate) const;
   bool affordable(std::int64_t cost) const;
 
   const Scenario& scenario_;

@@ -208,7 +208,8 @@ class Search {
   SearchResult run() {
     bound_shapes();
     evaluator_.allow(options_.most_ops * 3 / 5);
-    if (options_.presets && !evaluator_.is_huge({scenario_.micro_batch, scenario_.policy})) evaluate_presets();
+    const std::int64_t ops = expected_ops(scenario_, {scenario_.micro_batch, scenario_.policy});
+    if (options_.presets && !is_huge(ops, options_.most_ops)) evaluate_presets();
     scan(tiers_, options_.tolerance);
     const double open = open_bound_;
     evaluator_.allow(options_.most_ops / 5);

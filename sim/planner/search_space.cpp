@@ -10,7 +10,7 @@
 namespace penstock::sim {
 namespace {
 
-constexpr std::int64_t kFewestTokens = 4096, kMostTokens = 65536;  // of a micro-batch that is tried
+constexpr std::int64_t kFewestTokens = 4096;  // of a micro-batch that is tried
 constexpr std::size_t kMostMicroBatches = 4;
 constexpr int kMostSmallMicroBatches = 256;  // of one sequence, in a step
 
@@ -30,7 +30,7 @@ std::vector<int> micro_batches(const Scenario& scenario) {
   std::vector<int> wanted;
   for (const int size : divisors(scenario.sequences)) {
     const std::int64_t tokens = size * scenario.sequence_length;
-    if ((tokens >= kFewestTokens || size == scenario.sequences) && (tokens <= kMostTokens || size == 1))
+    if ((tokens >= kFewestTokens || size == scenario.sequences) && (tokens <= kMostMicroBatchTokens || size == 1))
       wanted.push_back(size);
   }
   std::vector<int> result;
@@ -215,8 +215,10 @@ class Neighbours {
   /// More or fewer of them; another level or place for them; the first ones.
   void other_first_layers() {
     const PolicyParameters& p = from_.parameters;
+    // All of them are searched as layers that are alike, unless the scenario says that all are first ones.
+    const int most = scenario_.fixed.contains("first_layers") ? decoders_ : decoders_ - 1;
     const auto add_first = [&](int layers, Keep keep, TierKind tier) {
-      if (layers > 0 && layers < decoders_ && differs(keep, tier, p))
+      if (layers > 0 && layers <= most && (layers == decoders_ || differs(keep, tier, p)))
         add([&](PolicyParameters& q) { set_first(q, layers, keep, tier); });
     };
     for (const int step : {-8, -4, -2, -1, 1, 2, 4, 8})
@@ -398,6 +400,14 @@ std::vector<Candidate> shapes(const SearchSpace& space, const Scenario& scenario
   };
   const auto firsts = [&](auto next) {
     const int decoders = scenario.model.layer_count() - 2;
+    if (const int given = scenario.policy.first_layers; given > 0 && scenario.fixed.contains("first_layers")) {
+      for (const auto& [keep, every] : space.keeps)
+        for (const TierKind tier : space.activations) {
+          set_first(p, given, keep, tier);
+          if (every == 1 && (given < decoders || (keep == p.keep && tier == p.activations))) next();
+        }
+      return;
+    }
     for (const FirstLayers& first : space.firsts) {
       const int layers = static_cast<int>(std::ceil(first.share * decoders));
       if (layers > 0 && (layers >= decoders || first.keep < p.keep || !differs(first.keep, first.activations, p)))

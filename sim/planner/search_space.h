@@ -45,6 +45,9 @@ struct FirstLayers {
   TierKind activations = TierKind::hbm;
 };
 
+/// Of a micro-batch that is tried, unless it is one sequence or the scenario's.
+inline constexpr std::int64_t kMostMicroBatchTokens = 65536;
+
 struct SearchSpace {
   std::vector<int> micro_batches;
   std::vector<Chunking> chunkings;

@@ -17,6 +17,7 @@
 #include "sim/planner/candidate_text.h"
 #include "sim/planner/catalogue.h"
 #include "sim/planner/drive_use.h"
+#include "sim/planner/evaluator.h"
 #include "sim/planner/search.h"
 #include "sim/program/choice.h"
 #include "sim/program/commands.h"
@@ -61,6 +62,8 @@ class Shop {
       fmt::print(stderr, "penstock-sim: note: {}\n", note);
     scenario_.sequences = options.sequences;
     scenario_.policy = preset_parameters("penstock");
+    scenario_.micro_batch = middle_divisor(scenario_.sequences);
+    require_moderate_step();
   }
 
   const std::string& model() const { return scenario_.name; }
@@ -70,12 +73,11 @@ class Shop {
     StatusLine status(head + "planning");
     Scenario scenario = scenario_;
     scenario.machine = machine;
-    scenario.micro_batch = middle_divisor(scenario.sequences);
     Verdict verdict{name, price, false, 0, bound(scenario), {}, {}, {}, {}, step_error_range(machine)};
     SearchOptions options;
     options.tolerance = 0.003;
     options.front = false;
-    options.most_ops = 4'000'000;
+    options.most_ops = kMostOps;
     options.threads = options_.threads;
     options.progress = status.searching(head);
     const SearchResult result = searched(scenario, options);
@@ -96,6 +98,25 @@ class Shop {
   }
 
  private:
+  static constexpr std::int64_t kMostOps = 4'000'000;  // of the search for one machine
+
+  /// Of a step with ever more micro-batches tokens/s change ever less, but each machine's search takes ever longer.
+  void require_moderate_step() const {
+    const SearchSpace space = default_space(scenario_);
+    const int largest = *std::max_element(space.micro_batches.begin(), space.micro_batches.end());
+    const std::int64_t ops = expected_ops(scenario_, {largest, scenario_.policy});
+    if (!is_huge(ops, kMostOps)) return;
+    const std::int64_t micro_batches = scenario_.sequences / largest, ops_of_one = ops / micro_batches;
+    std::int64_t most = std::max<std::int64_t>(1, kMostOps / ops_of_one);
+    while (most > 1 && is_huge(ops_of_one * most, kMostOps)) --most;
+    const std::int64_t size = std::max<std::int64_t>(1, kMostMicroBatchTokens / scenario_.sequence_length);
+    throw InputError(fmt::format(
+        "shop: --sequences {} of --sequence-length {} make {} micro-batches or more; machines are compared by steps of "
+        "at most {} (of {} layers), since tokens/s hardly depend on more: give {} sequences or fewer, divisible by {}",
+        scenario_.sequences, scenario_.sequence_length, micro_batches, most, scenario_.model.layer_count(), most * size,
+        size));
+  }
+
   /// Its workload is the command line's, not a file's.
   SearchResult searched(const Scenario& scenario, const SearchOptions& options) const {
     try {

@@ -30,10 +30,14 @@ TEST(PolicyErrors, Workload) {
     in.sequence_length = 1 << 26;
     in.sequences = in.micro_batch = 1 << 20;
   });
-  expect_refused("ops per step", [](PolicyInput& in) {
-    in.sequences = 1 << 20;
-    in.micro_batch = 1;
-  });
+  // 4e6 / (8 x 7 layers) = 71428 micro-batches.
+  expect_refused(
+      "1048576 micro-batches of 7 layers make more than 4000000 ops per step; make micro-batches of at least 15 "
+      "sequences, or steps of at most 71428",
+      [](PolicyInput& in) {
+        in.sequences = 1 << 20;
+        in.micro_batch = 1;
+      });
 }
 
 TEST(PolicyErrors, SizesBeyondSixtyBits) {
@@ -107,7 +111,7 @@ TEST(PolicyErrors, Nvme) {
   refused("resident_states = 3 (first layers, in HBM) and nvme_states = 3 (last layers) overlap: there are 5",
           [](PolicyParameters& p) { p.resident_states = 3; });
   refused("overlap", [](PolicyParameters& p) { p.resident_states = -1; });
-  refused("nvme_weights = -1 (last layers) overlap", [](PolicyParameters& p) {
+  refused("nvme_weights = \"all\" (last layers) overlap", [](PolicyParameters& p) {
     p.resident_states = 1;
     p.nvme_weights = -1;
   });
@@ -116,7 +120,7 @@ TEST(PolicyErrors, Nvme) {
     p.upload_copies = true;
   });
   refused("nvme_slots = 0", [](PolicyParameters& p) { p.nvme_slots = 0; });
-  refused("nvme_states = 6 is out of range (-1 to 5)", [](PolicyParameters& p) { p.nvme_states = 6; });
+  refused("nvme_states = 6 is out of range (0 to 5, or \"all\")", [](PolicyParameters& p) { p.nvme_states = 6; });
 }
 
 TEST(PolicyErrors, Ranges) {

@@ -262,6 +262,14 @@ TEST_F(ScenarioFile, PolicyErrorsNameLineAndKey) {
   EXPECT_EQ(policy_refusal("group = 0"),
             "s.toml:11: [policy] group: expected a whole number from 1 to 1000000, found 0");
   EXPECT_MENTIONS(policy_refusal("group = \"some\""), "expected \"all\" or a whole number");
+  // -1 is how "all" is kept, not how it is written.
+  EXPECT_EQ(policy_refusal("nvme_states = -1"),
+            "s.toml:11: [policy] nvme_states: expected a whole number from 0 to 4096, found -1");
+  EXPECT_MENTIONS(policy_refusal("resident_states = \"any\""), "expected \"all\" or a whole number from 0 to 4096");
+  EXPECT_EQ(policy_refusal("first_keep = \"everything\""),
+            "s.toml:11: [policy] first_keep: says how the first first_layers layers are kept, but first_layers is not "
+            "given; give it too");
+  EXPECT_MENTIONS(policy_refusal("first_activations = \"dram\""), "but first_layers is not given");
   EXPECT_MENTIONS(policy_refusal("group = 1.5"), "found 1.5");
   EXPECT_EQ(policy_refusal("keep = \"all\""),
             "s.toml:11: [policy] keep: expected one of \"input\", \"input_attention\", \"everything\", found \"all\"");
