@@ -71,6 +71,7 @@ void Plan::plan_groups() {
 }
 
 void Plan::plan_visits() {
+  visits.reserve(3 * static_cast<std::size_t>(head) + 2);
   for (int layer = 0; layer < head; ++layer) visits.push_back({VisitKind::forward, layer});
   visits.push_back({VisitKind::loss, head});
   plan_backward();

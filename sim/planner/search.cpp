@@ -202,11 +202,19 @@ class Residencies {
 
 class Search {
  public:
-  Search(const Scenario& scenario, const SearchSpace& space, const SearchOptions& options, const TierCapacities& tiers)
-      : scenario_(scenario), space_(space), options_(options), evaluator_(scenario, options), tiers_(tiers) {}
-
-  SearchResult run() {
+  Search(const Scenario& scenario, const SearchSpace& space, const SearchOptions& options)
+      : scenario_(scenario), space_(space), options_(options), evaluator_(scenario, options) {
     bound_shapes();
+  }
+
+  /// What it found within other capacities before counts no more, but for what is known of candidates.
+  SearchResult run(const TierCapacities& tiers) {
+    tiers_ = tiers;
+    ranking_.clear();
+    open_bound_ = kInfinity;
+    has_shortage_ = false;
+    result_ = {};
+    result_.shapes = all_shapes_;
     evaluator_.allow(options_.most_ops * 3 / 5);
     const std::int64_t ops = expected_ops(scenario_, {scenario_.micro_batch, scenario_.policy});
     if (options_.presets && !is_huge(ops, options_.most_ops)) evaluate_presets();
@@ -246,7 +254,7 @@ class Search {
 
   void bound_shapes() {
     std::vector<Candidate> all = shapes(space_, scenario_);
-    result_.shapes = static_cast<std::int64_t>(all.size());
+    all_shapes_ = static_cast<std::int64_t>(all.size());
     if (all.empty()) throw InputError("search: the space is empty");
     std::vector<double> bounds(all.size());
     evaluator_.parallel(all.size(), [&](std::size_t i, PolicyInput& input) {
@@ -462,7 +470,8 @@ class Search {
   const SearchOptions& options_;
   Evaluator evaluator_;
   TierCapacities tiers_;
-  std::vector<Candidate> shapes_;
+  std::int64_t all_shapes_ = 0;
+  std::vector<Candidate> shapes_;  // those without contradictions, by their bounds
   std::vector<double> shape_bounds_;
   std::vector<Evaluated> ranking_;
   double open_bound_ = kInfinity;  // of what a spent budget left out
@@ -501,10 +510,11 @@ Feasibility feasible(const Scenario& scenario, const SearchSpace& space, int thr
 SearchResult search(const Scenario& scenario, const SearchSpace& space, const SearchOptions& options) {
   TierCapacities tiers = usable_memory(scenario.machine);
   const std::int64_t nvme = std::exchange(tiers.nvme, 0);
-  SearchResult result = Search(scenario, space, options, tiers).run();
+  Search search(scenario, space, options);
+  SearchResult result = search.run(tiers);
   if (nvme == 0 || !result.best.empty() || is_stopped(options)) return result;
   tiers.nvme = nvme;
-  return Search(scenario, space, options, tiers).run();
+  return search.run(tiers);
 }
 
 }  // namespace penstock::sim

@@ -1,7 +1,9 @@
 #include "sim/planner/step_bound.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
+#include <vector>
 
 #include "shared/model/kernels.h"
 #include "shared/policy/plan.h"
@@ -12,16 +14,12 @@
 namespace penstock::sim {
 namespace {
 
-bool contributes(VisitKind kind) { return kind != VisitKind::forward && kind != VisitKind::recompute; }
-
 class BoundCounter {
  public:
   BoundCounter(const Plan& plan, const Machine& machine) : plan_(plan), machine_(machine) {}
 
   StepBound bound() {
-    count_phases();
-    // Every group makes the same visits; together they see each micro-batch once.
-    for (const Visit& visit : plan_.visits) count_visit(visit);
+    count_visits();
     count_weights();
     count_gradients();
     count_optimizer();
@@ -72,68 +70,90 @@ class BoundCounter {
   };
 
   /// The cheaper of overwriting gradients and adding to them.
-  Seconds least_seconds(int layer, Pass pass, bool writes_output) const {
-    Seconds least;
-    for (const bool accumulates : {false, true}) {
-      Seconds seconds;
-      for (const Kernel& kernel :
-           template_kernels(plan_.model, plan_.kind(layer), pass, plan_.batch, plan_.layout(layer), writes_output,
-                            accumulates, gradient_element_bytes())) {
-        const KernelSeconds one = kernel_seconds(machine_.gpu, kernel);
-        seconds.burst += static_cast<double>(kernel.count) * std::min(one.burst, one.sustained);
-        seconds.extra += static_cast<double>(kernel.count) * std::max(0.0, one.sustained - one.burst);
+  Seconds least_seconds(int layer, Pass pass, bool writes_output) {
+    return least_.get(plan_.kind(layer), plan_.keep(layer), pass, writes_output, false, [&] {
+      Seconds least;
+      for (const bool accumulates : {false, true}) {
+        Seconds seconds;
+        for (const Kernel& kernel :
+             template_kernels(plan_.model, plan_.kind(layer), pass, plan_.batch, plan_.layout(layer), writes_output,
+                              accumulates, gradient_element_bytes())) {
+          const KernelSeconds one = kernel_seconds(machine_.gpu, kernel);
+          seconds.burst += static_cast<double>(kernel.count) * std::min(one.burst, one.sustained);
+          seconds.extra += static_cast<double>(kernel.count) * std::max(0.0, one.sustained - one.burst);
+        }
+        if (!accumulates || seconds.at(1) < least.at(1)) least = seconds;
       }
-      if (!accumulates || seconds.at(1) < least.at(1)) least = seconds;
-    }
-    return least;
+      return least;
+    });
   }
 
-  /// What one micro-batch computes in the decoder layers of each phase, and outside of both.
-  void count_phases() {
-    const auto add = [](Seconds& sum, const Seconds& part) {
-      sum.burst += part.burst;
-      sum.extra += part.extra;
-    };
-    PerPass<Seconds> known;
-    const auto seconds = [&](const Visit& visit, Pass pass) {
-      return known.get(plan_.kind(visit.layer), plan_.keep(visit.layer), pass, visit.writes_output, false,
-                       [&] { return least_seconds(visit.layer, pass, visit.writes_output); });
-    };
-    for (const Visit& visit : plan_.visits) {
-      switch (visit.kind) {
-        case VisitKind::forward: add(visit.layer > 0 ? forward_ : outside_, seconds(visit, Pass::forward)); break;
-        case VisitKind::loss: add(outside_, seconds(visit, Pass::loss)); break;
-        case VisitKind::recompute: add(backward_, seconds(visit, Pass::recompute)); break;
-        case VisitKind::redo_backward: add(backward_, seconds(visit, Pass::recompute)); [[fallthrough]];
-        case VisitKind::backward: add(backward_, seconds(visit, Pass::backward)); break;
-        case VisitKind::embedding_backward: add(outside_, seconds(visit, Pass::backward)); break;
-      }
+  /// Every group makes the same visits; together they see each micro-batch once.
+  void count_visits() {
+    const std::vector<Visit>& visits = plan_.visits;
+    for (std::size_t begin = 0, end = 0; begin < visits.size(); begin = end) {
+      for (end = begin + 1; end < visits.size() && compute_the_same(visits[begin], visits[end]);) ++end;
+      count_compute(visits[begin], end - begin);
     }
-  }
-
-  void count_visit(const Visit& visit) {
-    const auto run = [&](Pass pass, bool writes_output) {
-      bound_.compute += m() * template_seconds(visit.layer, pass, writes_output, false);
-    };
-    const auto run_backward = [&](Pass pass) {
-      const double overwrites = on_host() ? m() : 1;
-      bound_.compute += overwrites * template_seconds(visit.layer, pass, false, false);
-      bound_.compute += (m() - overwrites) * template_seconds(visit.layer, pass, false, true);
-    };
-    switch (visit.kind) {
-      case VisitKind::forward: run(Pass::forward, true); break;
-      case VisitKind::loss: run_backward(Pass::loss); break;
-      case VisitKind::recompute: run(Pass::recompute, visit.writes_output); break;
-      case VisitKind::redo_backward: run(Pass::recompute, visit.writes_output); [[fallthrough]];
-      case VisitKind::backward:
-      case VisitKind::embedding_backward: run_backward(Pass::backward); break;
-    }
-    count_activations(visit, m());
-    if (contributes(visit.kind) && on_host()) {
+    for (const Visit& visit : visits) count_activations(visit, m());
+    if (!on_host()) return;
+    for (const Visit& visit : visits) {
+      if (!visit.contributes()) continue;
       const double part = static_cast<double>(plan_.part_bytes(visit.layer));
       const double sum = static_cast<double>(plan_.sum_bytes(visit.layer));
       down_ += m() * part;
       host_sum_bytes_ += m() * (part + 2 * sum) - sum;
+    }
+  }
+
+  bool compute_the_same(const Visit& a, const Visit& b) const {
+    return a.kind == b.kind && a.writes_output == b.writes_output && plan_.kind(a.layer) == plan_.kind(b.layer) &&
+           plan_.keep(a.layer) == plan_.keep(b.layer);
+  }
+
+  /// `count` visits like this one: to the sum of all, and to the decoder layers of a phase or what is outside of both.
+  /// One is added after the other, since a product would be another number in the last bits.
+  void count_compute(const Visit& visit, std::size_t count) {
+    std::array<double, 3> compute;  // at most a recompute and a backward pass of two parts
+    std::array<Seconds, 2> of_micro_batch;
+    std::size_t parts = 0, passes = 0;
+    const auto phase_pass = [&](Pass of) {
+      of_micro_batch[passes++] = least_seconds(visit.layer, of, visit.writes_output);
+    };
+    const auto run = [&](Pass of, bool writes_output) {
+      compute[parts++] = m() * template_seconds(visit.layer, of, writes_output, false);
+      phase_pass(of);
+    };
+    const auto run_backward = [&](Pass of) {
+      const double overwrites = on_host() ? m() : 1;
+      compute[parts++] = overwrites * template_seconds(visit.layer, of, false, false);
+      compute[parts++] = (m() - overwrites) * template_seconds(visit.layer, of, false, true);
+      phase_pass(of);
+    };
+    Seconds* phase = &outside_;
+    switch (visit.kind) {
+      case VisitKind::forward:
+        run(Pass::forward, true);
+        if (visit.layer > 0) phase = &forward_;
+        break;
+      case VisitKind::loss: run_backward(Pass::loss); break;
+      case VisitKind::embedding_backward: run_backward(Pass::backward); break;
+      case VisitKind::recompute:
+        run(Pass::recompute, visit.writes_output);
+        phase = &backward_;
+        break;
+      case VisitKind::redo_backward: run(Pass::recompute, visit.writes_output); [[fallthrough]];
+      case VisitKind::backward:
+        run_backward(Pass::backward);
+        phase = &backward_;
+        break;
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+      for (std::size_t part = 0; part < parts; ++part) bound_.compute += compute[part];
+      for (std::size_t pass = 0; pass < passes; ++pass) {
+        phase->burst += of_micro_batch[pass].burst;
+        phase->extra += of_micro_batch[pass].extra;
+      }
     }
   }
 
@@ -376,6 +396,7 @@ class BoundCounter {
   const Plan& plan_;
   const Machine& machine_;
   PerPass<double> seconds_;
+  PerPass<Seconds> least_;
   StepBound bound_;
   Seconds forward_, backward_, outside_;
   Travelling travelling_;
