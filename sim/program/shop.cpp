@@ -98,7 +98,8 @@ class Shop {
   }
 
  private:
-  static constexpr std::int64_t kMostOps = 4'000'000;  // of the search for one machine
+  static constexpr std::int64_t kMostOps = 4'000'000;        // of the search for one machine
+  static constexpr std::int64_t kMostSequences = 1'000'000;  // of --sequences
 
   /// Of a step with ever more micro-batches tokens/s change ever less, but each machine's search takes ever longer.
   void require_moderate_step() const {
@@ -110,10 +111,11 @@ class Shop {
     std::int64_t most = std::max<std::int64_t>(1, kMostOps / ops_of_one);
     while (most > 1 && is_huge(ops_of_one * most, kMostOps)) --most;
     const std::int64_t size = std::max<std::int64_t>(1, kMostMicroBatchTokens / scenario_.sequence_length);
+    const std::int64_t sequences = std::min(most, kMostSequences / size) * size;
     throw InputError(fmt::format(
         "shop: --sequences {} of --sequence-length {} make {} micro-batches or more; machines are compared by steps of "
         "at most {} (of {} layers), since tokens/s hardly depend on more: give {} sequences or fewer, divisible by {}",
-        scenario_.sequences, scenario_.sequence_length, micro_batches, most, scenario_.model.layer_count(), most * size,
+        scenario_.sequences, scenario_.sequence_length, micro_batches, most, scenario_.model.layer_count(), sequences,
         size));
   }
 
