@@ -19,12 +19,11 @@ namespace {
 using nlohmann::json;
 
 constexpr std::int64_t kMaxConfigBytes = 1 << 20;
-constexpr std::int64_t kMaxSize = std::int64_t{1} << 40;  // check_model_config has the real limits
 
 /// config.json writes null where a key is meant to be absent.
 bool given(JsonObject& object, const char* key) { return object.has(key) && !object.value(key).is_null(); }
 
-std::int64_t size(JsonObject& object, const char* key) { return object.integer(key, 1, kMaxSize); }
+std::int64_t size(JsonObject& object, const char* key) { return object.integer(key, 1, largest_size(key)); }
 
 void refuse_if_true(JsonObject& object, const char* key, const char* why) {
   if (given(object, key) && object.boolean(key)) object.fail(key, fmt::format("true is not supported: {}", why));
@@ -98,7 +97,8 @@ ModelFamily read_family(JsonObject& object, const json& document) {
   refuse_nested(object, document);
   if (!given(object, "model_type")) {
     std::vector<std::string> keys;
-    for (const auto& [key, unused] : document.items()) keys.push_back(key);
+    for (const auto& [key, unused] : document.items())
+      if (key != "model_type") keys.push_back(key);  // it may be null
     if (const std::string there = mistyped("model_type", keys); !there.empty())
       object.fail("model_type", fmt::format("is missing; there is {}: did you mean model_type?", there.substr(0, 60)));
     refuse_untyped(object, document);
@@ -163,7 +163,7 @@ std::optional<std::int64_t> first_windowed(JsonObject& object, const ModelConfig
   if (config.family == ModelFamily::mistral) return 0;
   if (listed) return by_list;
   if (!asked_for) return std::nullopt;
-  return given(object, "max_window_layers") ? object.integer("max_window_layers", 0, kMaxSize)
+  return given(object, "max_window_layers") ? object.integer("max_window_layers", 0, largest_size("num_hidden_layers"))
                                             : defaults.max_window_layers;
 }
 

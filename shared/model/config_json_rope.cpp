@@ -12,12 +12,11 @@
 namespace penstock {
 namespace {
 
-constexpr std::int64_t kMaxSize = std::int64_t{1} << 40;  // check_model_config has the real limits
 constexpr double kMaxFactor = 1e6;
 
 bool given(JsonObject& object, const char* key) { return object.has(key) && !object.value(key).is_null(); }
 
-std::int64_t positions(JsonObject& object, const char* key) { return object.integer(key, 1, kMaxSize); }
+std::int64_t positions(JsonObject& object, const char* key) { return object.integer(key, 1, largest_size(key)); }
 
 void read_llama3(JsonObject& rope, ModelConfig& config) {
   config.rope_factor = rope.number("factor", 1, kMaxFactor);

@@ -98,10 +98,13 @@ Layer make_head(const ModelConfig& config, int index, HeadOffsets& offsets) {
 constexpr std::int64_t kMostPositions = 1 << 30;
 
 struct SizeLimit {
-  std::string_view key;  // as config.json calls it
-  std::int64_t value = 0;
-  std::int64_t high = 0;
+  std::string_view key;
+  std::int64_t largest = 0;
 };
+constexpr SizeLimit kSizeLimits[] = {{"hidden_size", 1 << 18},      {"intermediate_size", 1 << 20},
+                                     {"num_hidden_layers", 4096},   {"num_attention_heads", 4096},
+                                     {"num_key_value_heads", 4096}, {"head_dim", 1024},
+                                     {"vocab_size", 1 << 24},       {"max_position_embeddings", kMostPositions}};
 
 }  // namespace
 
@@ -127,27 +130,32 @@ Model make_model(const ModelConfig& config) {
   return model;
 }
 
+std::int64_t largest_size(std::string_view key) {
+  for (const SizeLimit& limit : kSizeLimits)
+    if (limit.key == key) return limit.largest;
+  return kMostPositions;
+}
+
 void check_model_config(const ModelConfig& config, const std::string& place) {
-  // Far above every model that exists, low enough that no product of sizes leaves 64 bits.
-  const SizeLimit limits[] = {
-      {"hidden_size", config.hidden, 1 << 18},
-      {"intermediate_size", config.intermediate, 1 << 20},
-      {"num_hidden_layers", config.decoder_layers, 4096},
-      {"num_attention_heads", config.heads, 4096},
-      {"num_key_value_heads", config.kv_heads, 4096},
-      {"head_dim", config.head_dim, 1024},
-      {"vocab_size", config.vocabulary, 1 << 24},
-      {"max_position_embeddings", config.max_positions, kMostPositions},
-      {"rope original_max_position_embeddings", config.rope_original_positions, kMostPositions}};
+  const std::pair<std::string_view, std::int64_t> sizes[] = {
+      {"hidden_size", config.hidden},
+      {"intermediate_size", config.intermediate},
+      {"num_hidden_layers", config.decoder_layers},
+      {"num_attention_heads", config.heads},
+      {"num_key_value_heads", config.kv_heads},
+      {"head_dim", config.head_dim},
+      {"vocab_size", config.vocabulary},
+      {"max_position_embeddings", config.max_positions},
+      {"rope original_max_position_embeddings", config.rope_original_positions}};
   const auto fail = [&](std::string_view key, const std::string& what) {
     throw InputError(fmt::format("{}: {}: {}", place, key, what));
   };
   if (config.sliding_window < 0 || config.sliding_window > kMostPositions)
     fail("sliding_window",
          fmt::format("expected a whole number from 1 to {}, found {}", kMostPositions, config.sliding_window));
-  for (const SizeLimit& limit : limits)
-    if (limit.value < 1 || limit.value > limit.high)
-      fail(limit.key, fmt::format("expected a whole number from 1 to {}, found {}", limit.high, limit.value));
+  for (const auto& [key, value] : sizes)
+    if (value < 1 || value > largest_size(key))
+      fail(key, fmt::format("expected a whole number from 1 to {}, found {}", largest_size(key), value));
   if (config.heads % config.kv_heads != 0)
     fail("num_key_value_heads",
          fmt::format("{} does not divide num_attention_heads = {}", config.kv_heads, config.heads));

@@ -112,6 +112,10 @@ struct Model {
 /// Lays out all tensors. REQUIRES: a config that `check_model_config` accepts.
 Model make_model(const ModelConfig& config);
 
+/// The largest size that a key of config.json may have: far above every model that exists, low enough that no product
+/// of sizes leaves 64 bits. Keys that are no size are numbers of positions.
+std::int64_t largest_size(std::string_view key);
+
 /// Throws InputError naming the key at fault: non-positive or absurd sizes, heads not a multiple of kv_heads,
 /// odd head_dim, and so on. `place` starts the message ("models/x.json").
 void check_model_config(const ModelConfig& config, const std::string& place);

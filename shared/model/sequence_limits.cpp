@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <limits>
-#include <utility>
 
 #include "shared/error.h"
 
@@ -32,15 +31,16 @@ std::string rope_not_computed(const ModelConfig& config, std::int64_t sequence_l
   const std::string_view name = rope_scaling_names()[static_cast<std::size_t>(config.rope_scaling)];
   const bool some = config.rope_scaling_from > 0;
   return fmt::format(
-      "{} has rope_type \"{}\"{}, and the executor computes rotary frequencies of \"default\" and \"llama3\" only{}; "
-      "bytes and times do not depend on it",
+      "{} has rope_type \"{}\"{}, whose rotary frequencies the executor does not compute; expected \"default\" or "
+      "\"llama3\"{}",
       config.name, name, some ? fmt::format(" for sequences of more than {} tokens", config.rope_scaling_from) : "",
-      some ? fmt::format(": it trains sequences of at most {}", config.rope_scaling_from) : "");
+      some ? fmt::format(", or sequences of at most {} tokens", config.rope_scaling_from) : "");
 }
 
 std::vector<std::string> length_notes(const ModelConfig& config, std::int64_t sequence_length) {
   std::vector<std::string> notes;
-  if (std::string why = rope_not_computed(config, sequence_length); !why.empty()) notes.push_back(std::move(why));
+  if (const std::string why = rope_not_computed(config, sequence_length); !why.empty())
+    notes.push_back(why + "; bytes and times do not depend on it");
   if (sequence_length > config.max_positions)
     notes.push_back(fmt::format(
         "sequences of {} tokens are longer than {}'s max_position_embeddings = {}; rotary positions go on beyond it",

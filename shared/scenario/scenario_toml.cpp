@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <system_error>
 
@@ -91,10 +92,15 @@ class ScenarioReader {
     const std::filesystem::path found = path(section, key);
     std::error_code ignored;
     if (std::filesystem::exists(found, ignored)) return found;
-    const std::string why = why_not_read(found, ENOENT);
-    const auto kind = catalogue_kind(section.name() + "." + key);
-    section.fail(key, fmt::format("there is no file {}: {}{}", found.string(), why,
-                                  why.ends_with('?') || !kind ? "" : nearest_in_catalogue(*kind, section.text(key))));
+    std::string why = why_not_read(found, ENOENT);
+    if (const auto kind = catalogue_kind(section.name() + "." + key)) {
+      const std::filesystem::path given = section.text(key);
+      const std::string meant = nearest_in_catalogue(*kind, given);
+      // A bare name is rather one of the catalogue than another file of the folder.
+      if (!meant.empty() && (!given.has_parent_path() || !why.ends_with('?')))
+        why = fmt::format("{}{}", std::strerror(ENOENT), meant);
+    }
+    section.fail(key, fmt::format("there is no file {}: {}", found.string(), why));
   }
 
   void read_model() {

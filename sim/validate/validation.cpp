@@ -235,8 +235,8 @@ std::vector<fs::path> files_below(const fs::path& folder) {
   for (fs::recursive_directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error))
     if (entry->path().extension() == ".json" || entry->path().extension() == ".toml") files.push_back(entry->path());
   if (error)
-    throw InputError(fmt::format("{}: cannot be listed: {}; name a folder with recordings or published scenarios",
-                                 folder.string(), error.message()));
+    throw InputError(fmt::format("{}: cannot be listed: {}; a folder with recordings or published scenarios is wanted",
+                                 folder.string(), why_not_read(folder, error.value())));
   std::sort(files.begin(), files.end());
   return files;
 }

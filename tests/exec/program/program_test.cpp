@@ -202,7 +202,7 @@ TEST_F(ProgramTest, WhatASequenceReachesIsRefused) {
   refused("llama", ", \"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4}", "rope_type \"yarn\"");
   refused("llama",
           ", \"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 4, \"original_max_position_embeddings\": 16}",
-          "it trains sequences of at most 16");
+          "or sequences of at most 16 tokens");
 }
 
 TEST_F(ProgramTest, AScheduleOfSuchAModelIsRefusedToo) {

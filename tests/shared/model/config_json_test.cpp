@@ -167,7 +167,7 @@ TEST(ConfigJson, ASlipInAnOptionalKeyIsNotItsDefault) {
   EXPECT_MENTIONS(refusal(replaced(kLlama, "num_key_value_heads", "num_key_value_head")),
                   "did you mean num_key_value_heads?");
   EXPECT_MENTIONS(refusal(replaced(kLlama, "num_hidden_layers", "num_hidden_layer")),
-                  "num_hidden_layers: is missing; expected a whole number from 1 to 1099511627776; there is "
+                  "num_hidden_layers: is missing; expected a whole number from 1 to 4096; there is "
                   "num_hidden_layer: did you mean num_hidden_layers?");
   // Keys of published files that are near to nothing here.
   EXPECT_EQ(refusal_with("\"hidden_dropout\": 0.0, \"rope_interleaved\": false, \"pretraining_tp\": 1, \"use_cache\": "
@@ -318,6 +318,7 @@ TEST(ConfigJson, SaysWhatAFileWithoutAModelTypeIs) {
   EXPECT_MENTIONS(refusal("{\"dim\": 4096, \"n_layers\": 32, \"n_heads\": 32}"), "params.json");
   EXPECT_MENTIONS(refusal("{\"tokenizer_class\": \"LlamaTokenizer\"}"), "configuration of a tokenizer");
   EXPECT_MENTIONS(refusal("{}"), "is this the config.json of a model?");
+  EXPECT_MENTIONS(refusal("{\"model_type\": null}"), "is this the config.json of a model?");
 }
 
 TEST(ConfigJson, SaysWhereALargerModelHasItsLanguageModel) {
@@ -349,7 +350,7 @@ TEST(ConfigJson, RefusesWrongTypesAndSizes) {
   EXPECT_MENTIONS(refusal(replaced(kLlama, "\"vocab_size\": 256", "\"vocab_size\": 1e30")), "vocab_size");
   EXPECT_MENTIONS(refusal(replaced(kLlama, "\"vocab_size\": 256,", "")), "vocab_size: is missing");
   EXPECT_MENTIONS(refusal(replaced(kLlama, "\"num_hidden_layers\": 3", "\"num_hidden_layers\": 3.0")),
-                  "num_hidden_layers: expected a whole number from 1 to 1099511627776, found 3.0");
+                  "num_hidden_layers: expected a whole number from 1 to 4096, found 3.0");
   EXPECT_MENTIONS(refusal(replaced(kLlama, "\"num_hidden_layers\": 3", "\"num_hidden_layers\": true")), "found true");
   EXPECT_MENTIONS(refusal(replaced(kLlama, "\"num_hidden_layers\": 3", "\"num_hidden_layers\": null")), "found null");
   EXPECT_MENTIONS(refusal(replaced(kLlama, "\"num_hidden_layers\": 3", "\"num_hidden_layers\": 5000")),

@@ -45,13 +45,15 @@ TEST(SequenceLimits, ScalingsMatterFromTheirLengthOn) {
   ModelConfig config = config_of(ModelFamily::llama);
   EXPECT_EQ(rope_not_computed(config, 1 << 20), "");
   config.rope_scaling = RopeScaling::linear;
-  EXPECT_MENTIONS(rope_not_computed(config, 1), "small has rope_type \"linear\", and the executor computes");
+  EXPECT_MENTIONS(rope_not_computed(config, 1),
+                  "small has rope_type \"linear\", whose rotary frequencies the executor does not "
+                  "compute; expected \"default\" or \"llama3\"");
   config.rope_scaling = RopeScaling::dynamic;
   config.rope_scaling_from = 1024;
   EXPECT_EQ(rope_not_computed(config, 1024), "");
   EXPECT_MENTIONS(rope_not_computed(config, 1025),
-                  "\"dynamic\" for sequences of more than 1024 tokens, and the executor computes");
-  EXPECT_MENTIONS(rope_not_computed(config, 1025), "it trains sequences of at most 1024");
+                  "\"dynamic\" for sequences of more than 1024 tokens, whose rotary frequencies");
+  EXPECT_MENTIONS(rope_not_computed(config, 1025), "or sequences of at most 1024 tokens");
 }
 
 TEST(SequenceLimits, NotesSayWhatIsNotRefused) {
