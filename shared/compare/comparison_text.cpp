@@ -48,7 +48,7 @@ std::string comparison_text(const Schedule& schedule, const Comparison& comparis
     const Pair& bytes = tier.peak_bytes;
     rows.push_back({fmt::format("  {}", tier_names()[static_cast<std::size_t>(tier.tier)]),
                     format_bytes(bytes.predicted), format_bytes(bytes.measured),
-                    bytes.measured > 0 ? percent_text(bytes.difference() / bytes.measured) : "-"});
+                    bytes_error_text(bytes.predicted, bytes.measured)});
   }
   if (!comparison.worst_ops.empty()) rows.push_back({"ops that contribute most to the error"});
   for (const OpError& error : comparison.worst_ops)

@@ -254,11 +254,10 @@ std::string errors(const Schedule& schedule, const Comparison& comparison) {
   for (std::size_t i = 0; i < comparison.phase_seconds.size(); ++i)
     html += seconds_row(fmt::format("compute in {}", phase_names()[i]), comparison.phase_seconds[i], step, false);
   for (const TierComparison& tier : comparison.tiers)
-    html += fmt::format(
-        "<tr><td>peak bytes: {}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n",
-        tier_names()[static_cast<std::size_t>(tier.tier)], format_bytes(tier.peak_bytes.predicted),
-        format_bytes(tier.peak_bytes.measured),
-        tier.peak_bytes.measured > 0 ? percent_text(tier.peak_bytes.difference() / tier.peak_bytes.measured) : "-");
+    html += fmt::format("<tr><td>peak bytes: {}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n",
+                        tier_names()[static_cast<std::size_t>(tier.tier)], format_bytes(tier.peak_bytes.predicted),
+                        format_bytes(tier.peak_bytes.measured),
+                        bytes_error_text(tier.peak_bytes.predicted, tier.peak_bytes.measured));
   html += "<tr><th>ops that contribute most</th><th></th><th></th><th></th></tr>\n";
   for (const OpError& error : comparison.worst_ops)
     html += seconds_row(schedule.ops[static_cast<std::size_t>(error.op)].name, error.seconds, step, true);

@@ -4,11 +4,19 @@
 
 #include <algorithm>
 
+#include "shared/units.h"
+
 namespace penstock {
 
 std::string percent_text(double share) {
   const std::string text = fmt::format("{:+.2f} %", share * 100);
   return text == "+0.00 %" || text == "-0.00 %" ? "0.00 %" : text;
+}
+
+std::string bytes_error_text(double predicted_bytes, double measured_bytes) {
+  if (predicted_bytes == measured_bytes) return percent_text(0);
+  if (measured_bytes > 0) return percent_text((predicted_bytes - measured_bytes) / measured_bytes);
+  return fmt::format("{} instead of none", format_bytes(predicted_bytes));
 }
 
 std::string table_text(const std::vector<std::vector<std::string>>& rows) {

@@ -13,4 +13,8 @@ std::string table_text(const std::vector<std::vector<std::string>>& rows);
 /// Signed, two decimals: "+1.25 %", "-0.30 %", "0.00 %". `share` 1 is 100 %.
 std::string percent_text(double share);
 
+/// How far predicted bytes are off, as a share of the measured ones; where none were measured, the bytes themselves:
+/// "+1.25 %", "20.00 MiB instead of none", "0.00 %".
+std::string bytes_error_text(double predicted_bytes, double measured_bytes);
+
 }  // namespace penstock

@@ -25,19 +25,13 @@ std::string summary_text(const char* what, const ErrorSummary& errors) {
                      errors.median * 100, errors.maximum * 100, errors.worst);
 }
 
-/// How far off the arena of one tier is: a share of what was measured, or the bytes where nothing was.
-std::string peak_error_text(const Pair& bytes) {
-  if (bytes.measured > 0) return percent_text(bytes.difference() / bytes.measured);
-  return fmt::format("{} instead of none", format_bytes(bytes.predicted));
-}
-
 /// "exact", or the tiers whose arena differs.
 std::string peaks_text(const RecordedRow& row) {
   std::string text;
   for (const TierComparison& tier : row.tiers)
     if (tier.peak_bytes.difference() != 0)
       text += fmt::format("{}{} {}", text.empty() ? "" : ", ", tier_names()[static_cast<std::size_t>(tier.tier)],
-                          peak_error_text(tier.peak_bytes));
+                          bytes_error_text(tier.peak_bytes.predicted, tier.peak_bytes.measured));
   return text.empty() ? "exact" : text;
 }
 

@@ -18,5 +18,12 @@ TEST(Table, PercentIsSigned) {
   EXPECT_EQ(percent_text(-1e-9), "0.00 %");  // no sign where nothing is left to see
 }
 
+TEST(Table, NothingMeasuredIsNoShare) {
+  EXPECT_EQ(bytes_error_text(1.5 * (1 << 20), 1 << 20), "+50.00 %");
+  EXPECT_EQ(bytes_error_text(0, 1 << 20), "-100.00 %");
+  EXPECT_EQ(bytes_error_text(20 << 20, 0), "20.00 MiB instead of none");
+  EXPECT_EQ(bytes_error_text(0, 0), "0.00 %");
+}
+
 }  // namespace
 }  // namespace penstock
