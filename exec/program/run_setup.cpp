@@ -91,7 +91,7 @@ void plan_and_prove(const RunCommandOptions& options, const MemoryLimits& limits
   } catch (const DoesNotFit& error) {
     if (!options.schedule.empty()) throw;
     status.show("looking for what would make it fit ...");
-    const std::vector<sim::Remedy> remedies = sim::remedies(asked);
+    const std::vector<sim::Remedy> remedies = sim::remedies(asked, 0, true);
     status.clear();
     throw DoesNotFit(fmt::format("{} {}", error.what(), sim::remedies_text(remedies)));
   }

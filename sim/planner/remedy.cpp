@@ -71,8 +71,11 @@ PolicyParameters ours_with_fixed(const Scenario& scenario) {
 
 class Remedies {
  public:
-  Remedies(const Scenario& scenario, int threads)
-      : scenario_(scenario), threads_(threads), planned_(is_planned(scenario.policy.name)) {}
+  Remedies(const Scenario& scenario, int threads, bool machine_is_there)
+      : scenario_(scenario),
+        threads_(threads),
+        machine_is_there_(machine_is_there),
+        planned_(is_planned(scenario.policy.name)) {}
 
   std::vector<Remedy> find() {
     for (const auto& add_class :
@@ -230,6 +233,7 @@ class Remedies {
   // --- class 3
 
   void other_machine() {
+    if (machine_is_there_) return;
     const auto larger = [&](const char* key, std::int64_t now, auto set) {
       const auto with = [&](std::int64_t bytes) {
         Scenario changed = scenario_;
@@ -318,7 +322,7 @@ class Remedies {
 
   const Scenario& scenario_;
   int threads_;
-  bool planned_;
+  bool machine_is_there_, planned_;
   std::vector<Trial> trials_;  // of the class being looked at
   std::vector<Remedy> found_;
 };
@@ -333,11 +337,14 @@ std::string remedy_text(const Remedy& remedy) {
 
 }  // namespace
 
-std::vector<Remedy> remedies(const Scenario& scenario, int threads) { return Remedies(scenario, threads).find(); }
+std::vector<Remedy> remedies(const Scenario& scenario, int threads, bool machine_is_there) {
+  return Remedies(scenario, threads, machine_is_there).find();
+}
 
 std::string remedies_text(const std::vector<Remedy>& remedies) {
   if (remedies.empty()) return "No single key makes it fit.";
-  std::string text = "One key makes it fit, that of least cost first: ";
+  std::string text =
+      remedies.size() == 1 ? "One key makes it fit: " : "One key makes it fit, that of least cost first: ";
   for (std::size_t i = 0; i < remedies.size(); ++i) text += (i == 0 ? "" : "; or ") + remedy_text(remedies[i]);
   return text + ".";
 }

@@ -80,6 +80,8 @@ TEST(Remedy, WhereThePlannerHasTriedEverythingItIsTheMachineOrTheTask) {
   expect_that_each_is_enough(file, overrides, found);
   EXPECT_TRUE(found.front().key == "machine.dram" || found.front().key == "machine.hbm") << found.front().key;
   EXPECT_EQ(found.back().key, "model.layers");
+  for (const Remedy& remedy : remedies(read(file, overrides), 0, true))  // this machine and no other
+    EXPECT_FALSE(remedy.key.starts_with("machine.")) << remedy.key;
 }
 
 TEST(Remedy, ADesktopThatLacksAFewGibIsToldHowMany) {
