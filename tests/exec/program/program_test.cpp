@@ -35,6 +35,25 @@ TEST_F(ProgramTest, RunPlansWithinWhatItMayUse) {
   EXPECT_EQ(megatrain.out.find("planned"), std::string::npos);
 }
 
+TEST_F(ProgramTest, RunSaysWhatArenasCouldTakeAndWhatLayBesideThem) {
+  const nlohmann::json result = json("run s.toml --json --hbm-limit 1500KiB");
+  EXPECT_EQ(result["memory"][0]["usable_bytes"], 1500 << 10);
+  for (const nlohmann::json& tier : result["memory"]) EXPECT_LE(tier["arena_bytes"], tier["usable_bytes"]);
+  EXPECT_GT(result["beside_arenas"]["host_counted_bytes"], 0);
+  EXPECT_EQ(result["beside_arenas"]["gpu_bytes"], 0);
+  const Outcome outcome = run("run s.toml --steps 1");
+  EXPECT_NE(outcome.out.find("beside the arenas: "), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find(" usable: "), std::string::npos) << outcome.out;
+  // What is kept for the system counts on the machine that the scenario has.
+  EXPECT_LT(json("run s.toml --json --set machine.context=\"1 MiB\"")["memory"][0]["usable_bytes"],
+            json("run s.toml --json")["memory"][0]["usable_bytes"]);
+}
+
+TEST_F(ProgramTest, WhatDoesNotFitNamesTheKeyThatWouldMakeItFit) {
+  expect_error("run s.toml --set policy.name=resident --set machine.hbm=\"1 MiB\"", 3,
+               "One key makes it fit, that of least cost first: policy.name = \"penstock\" (");
+}
+
 TEST_F(ProgramTest, ResumedStepsAreThoseOfOneRun) {
   const nlohmann::json whole = json("run s.toml --json");
   json("run s.toml --steps 2 --save c --json");
