@@ -50,7 +50,7 @@ TEST_F(ProgramTest, RunSaysWhatArenasCouldTakeAndWhatLayBesideThem) {
 }
 
 TEST_F(ProgramTest, WhatDoesNotFitNamesTheKeyThatWouldMakeItFit) {
-  expect_error("run s.toml --set policy.name=resident --set machine.hbm=\"1 MiB\"", 3,
+  expect_error("run s.toml --set policy.name=resident --set machine.hbm=\"2 MiB\"", 3,
                "One key makes it fit, that of least cost first: policy.name = \"penstock\" (");
 }
 
