@@ -51,7 +51,7 @@ TEST_F(ProgramTest, RunSaysWhatArenasCouldTakeAndWhatLayBesideThem) {
 
 TEST_F(ProgramTest, WhatDoesNotFitNamesTheKeyThatWouldMakeItFit) {
   expect_error("run s.toml --set policy.name=resident --set machine.hbm=\"2 MiB\"", 3,
-               "One key makes it fit, that of least cost first: policy.name = \"penstock\" (");
+               "One key makes it fit: policy.name = \"penstock\" (");
 }
 
 TEST_F(ProgramTest, ResumedStepsAreThoseOfOneRun) {
