@@ -2,9 +2,8 @@
 //   model.safetensors      bf16 weights under Hugging Face's names: what any other program can load
 //   optimizer.safetensors  "master.NAME" (fp32), "moment_m.NAME", "moment_v.NAME" (fp32 or bf16)
 //   run.json               what they are of, and that they belong together (checkpoint_record.h)
-// Whole or not at all: save_target.h says how. A run that resumes gives the bits
-// of one that was never interrupted (random numbers are functions of seed and step, so those two are their whole
-// state).
+// Whole or not at all: save_target.h says how. A run that resumes gives the bits of one that was never interrupted
+// (random numbers are functions of seed and step, so those two are their whole state).
 #pragma once
 
 #include <cstdint>

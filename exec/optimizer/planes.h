@@ -1,4 +1,4 @@
-// The fp32 master as two 16-bit planes (DESIGN: host state layout): hi is the bf16 value that the GPU computes with, lo
+// The fp32 master as two 16-bit planes (docs/design.md, "States"): hi is the bf16 value that the GPU computes with, lo
 // the 16 low bits. hi is rounded to nearest, ties away from zero: ties to even would need a 17th bit to be undone.
 //
 // Exact for every finite float and both infinities; a NaN comes back as 0x7FC00000. Works on bit patterns so that host

@@ -20,9 +20,10 @@ namespace penstock::exec {
 ///   embedding backward  tokens r, output_gradient r, gradient a
 ///   decoder forward     weights r, input r, kept w, workspace, output w
 ///   decoder recompute   weights r, input r, kept r, recomputed w, workspace, output w if not nullptr
-///   decoder backward    weights r, input r, kept r, recomputed r, output_gradient r, workspace, input_gradient w,
-///   gradient a head loss           weights r, tied_weights r if tied, tokens r, input r, workspace, input_gradient w,
-///   gradient a, loss w
+///   decoder backward    weights r, input r, kept r, recomputed r, output_gradient r, workspace,
+///                       input_gradient w, gradient a
+///   head loss           weights r, tied_weights r if tied, tokens r, input r, workspace, input_gradient w,
+///                       gradient a, loss w
 struct TemplateBinding {
   const Model* model = nullptr;
   LayerKind kind = LayerKind::decoder;

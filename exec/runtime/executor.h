@@ -23,10 +23,10 @@ namespace penstock::exec {
 
 struct ExecutorOptions {
   int steps = 1;
-  int record_steps = 0;           // the leading run steps that the recorder keeps
+  int record_steps = 0;                         // the leading run steps that the recorder keeps
   double watchdog_seconds = 120;                // 0 = none
   std::string watchdog_why = "the watchdog's";  // whose limit that is and what would change it, for its message
-  RunControl* control = nullptr;  // ends the run from another thread; may be nullptr
+  RunControl* control = nullptr;                // ends the run from another thread; may be nullptr
   // Tests: called on the executing thread before each op of a host lane.
   std::function<void(const Op&, int step, const Board&)> before_host_op;
   // When a watchdog's abort does not end the run either (an op never returns). Empty: say so on stderr and _Exit(1).

@@ -1,4 +1,4 @@
-// Lays a predicted and a measured timeline side by side (DESIGN.md section 7).
+// Lays a predicted and a measured timeline side by side (docs/design.md, "Predicted beside measured").
 //
 // Times are of the steady steps. An error is |predicted - measured| over the *measured step*, whatever part of the
 // step it is of, so that errors of a lane, a cause and an op can be compared with each other and with the step error.

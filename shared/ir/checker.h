@@ -1,4 +1,4 @@
-// Proves a schedule before anything runs (DESIGN.md section 2, "The checker").
+// Proves a schedule before anything runs (docs/design.md, "The proof").
 #pragma once
 
 #include <string>

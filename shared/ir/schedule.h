@@ -75,19 +75,19 @@ struct Buffer {
 
 /// What a value is. Element types in brackets; N = state_elements of the layer, G = gradient_elements.
 enum class TensorKind {
-  weights,        // [bf16 N] what the GPU computes with: plane hi, or the bf16 copy
-  low_bits,       // [u16 N] plane lo (states = planes)
-  master,         // [fp32 N] (states = master_and_copy)
-  moment_m,       // [Numerics::moments N]
-  moment_v,       // [Numerics::moments N]
-  gradient_sum,   // [Numerics::gradient_sum G] sum of contributions up to and with its micro-batch
-  gradient_part,  // [Numerics::gradient_link G] contribution of one micro-batch, on its way to a host sum
-  gradient,       // [Numerics::gradient_link N] finished and rounded: what norm and optimizer read
-  norm_partial,   // [fp64 1] sum of squares of one layer's `gradient`
-  step_scalars,   // [StepScalars, exec/optimizer/adamw.h, 64 bytes] clip scale, learning rate, bias corrections, skip
-                  // flag
-  tokens,         // [int32 sequences x (sequence_length + 1)] whole step; inputs and, shifted by one, targets
-  boundary,       // [bf16 tokens x hidden] input of `layer` for one micro-batch
+  weights,            // [bf16 N] what the GPU computes with: plane hi, or the bf16 copy
+  low_bits,           // [u16 N] plane lo (states = planes)
+  master,             // [fp32 N] (states = master_and_copy)
+  moment_m,           // [Numerics::moments N]
+  moment_v,           // [Numerics::moments N]
+  gradient_sum,       // [Numerics::gradient_sum G] sum of contributions up to and with its micro-batch
+  gradient_part,      // [Numerics::gradient_link G] contribution of one micro-batch, on its way to a host sum
+  gradient,           // [Numerics::gradient_link N] finished and rounded: what norm and optimizer read
+  norm_partial,       // [fp64 1] sum of squares of one layer's `gradient`
+  step_scalars,       // [StepScalars, exec/optimizer/adamw.h, 64 bytes] clip scale, learning rate, bias corrections,
+                      // skip flag
+  tokens,             // [int32 sequences x (sequence_length + 1)] whole step; inputs and, shifted by one, targets
+  boundary,           // [bf16 tokens x hidden] input of `layer` for one micro-batch
   boundary_gradient,  // [bf16 tokens x hidden] gradient with respect to that input
   kept,               // kept_region of `layer`, one micro-batch
   recomputed,         // recomputed_region of `layer`, one micro-batch
@@ -194,7 +194,7 @@ struct HostPassWork {
 using Work = std::variant<CopyWork, TemplateWork, OptimizerWork, AccumulateWork, FinishGradientWork, StepScalarsWork,
                           InputWork, ReportWork, MemsetWork, WaitWork, HostPassWork>;
 
-/// The part of the step that an op belongs to; memory is reported per phase (DESIGN.md section 4).
+/// The part of the step that an op belongs to; memory is reported per phase (docs/design.md, "Counting").
 enum class Phase { forward, loss, backward, optimizer };
 
 struct Op {

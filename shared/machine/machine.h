@@ -32,7 +32,7 @@ struct Link {
   double duplex_d2h_bytes_per_second = 0;
 };
 
-/// Rate caps when CPU threads and copies share DRAM (DESIGN.md section 5). Rates are of useful bytes of each class.
+/// Rate caps when CPU threads and copies share DRAM (docs/design.md, "Time"). Rates are of useful bytes of each class.
 struct DramSharing {
   int cpu_threads = 0;  // 0 = no CPU class active
   bool h2d = false, d2h = false;

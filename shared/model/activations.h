@@ -17,7 +17,7 @@
 
 namespace penstock {
 
-/// What forward keeps for backward besides the layer's input, per layer (DESIGN.md section 3, "keep").
+/// What forward keeps for backward besides the layer's input, per layer (docs/design.md, "Activations").
 enum class Keep { input, input_attention, everything };
 
 /// The passes of a template. The head has only `loss`: final norm, logits in chunks, loss, and the gradients of

@@ -40,7 +40,7 @@ std::vector<Kernel> template_kernels(const Model& model, LayerKind kind, Pass pa
 double kernel_flops(const std::vector<Kernel>& kernels);
 
 /// Model FLOPs of one optimizer step: forward + backward without recompute, causal attention counted half
-/// (DESIGN.md section 4): 6 x (matmul parameters) x tokens + 3 x attention forward. The embedding lookup counts
+/// (docs/design.md, "Counting"): 6 x (matmul parameters) x tokens + 3 x attention forward. The embedding lookup counts
 /// nothing.
 double model_flops(const Model& model, BatchShape whole_step);
 

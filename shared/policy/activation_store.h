@@ -4,8 +4,8 @@
 // Each layer's checkpoint and kept region lie where Plan::activations says.
 //   checkpoint(l)   inputs that wait for backward: HBM, or DRAM
 //   current         a ring for boundaries on their way to the next layer, one longer than the group, so that each op
-//   writes
-//                   where the op before it has read; the gradients of the boundaries take the ring over at the loss
+//                   writes where the op before it has read; the gradients of the boundaries take the ring over at
+//                   the loss
 //   kept(l)         HBM, or DRAM behind a ring of activation_slots
 // Where keep_layers leaves the last layers in HBM, their places are the ring: what goes to DRAM passes through them,
 // and comes back into each as soon as backward has left it.

@@ -1,4 +1,4 @@
-// The documented parameter space of streamed schedules (DESIGN.md section 3). A named policy is a preset of it.
+// The documented parameter space of streamed schedules (docs/design.md, "Policies"). A named policy is a preset of it.
 // Scenario files override any of these in [policy], under the names given here.
 #pragma once
 

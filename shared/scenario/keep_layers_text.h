@@ -1,6 +1,6 @@
 // keep_layers of a scenario: "1-8 input_attention dram, 9-31*12 everything dram, 32 everything hbm".
-//   RANGE KEEP TIER, ...   RANGE = FIRST, FIRST-LAST or FIRST-LAST/STEP; LAST may be left out for the model's last
-//   layer
+//   RANGE KEEP TIER, ...   RANGE = FIRST, FIRST-LAST or FIRST-LAST/STEP; LAST may be left out for the model's
+//                          last layer
 #pragma once
 
 #include <string>

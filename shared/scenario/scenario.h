@@ -1,4 +1,4 @@
-// One experiment, read from TOML, run unchanged by both programs (DESIGN.md section 8).
+// One experiment, read from TOML, run unchanged by both programs (docs/design.md, "One experiment").
 #pragma once
 
 #include <cstdint>
@@ -67,7 +67,7 @@ struct Scenario {
   std::set<std::string> fixed;  // the keys of those overrides: what no planner may change
   RunOptions run;
   std::optional<Published> published;
-  std::string text;  // the file itself, for reports
+  std::string text;                // the file itself, for reports
   std::vector<std::string> notes;  // what is to be said of it and is no error
   /// What it was read from, and what a run of it reads: no output may go there.
   std::vector<std::filesystem::path> files;

@@ -1,4 +1,4 @@
-// Why the compute lane stood idle. The same code reads predicted and measured timelines (DESIGN.md section 5).
+// Why the compute lane stood idle. The same code reads predicted and measured timelines (docs/design.md, "Stalls").
 //
 // Every idle interval of the compute lane (that of the last backward op) within the steady steps is walked back along
 // the chain that bound it: the data dependency (edge, lane order) that ended last before the op could start, then that

@@ -20,8 +20,8 @@ struct KernelSeconds {
 
 /// Without a table at least bytes / HBM bandwidth, and fill_seconds besides. Times are
 ///   matmul       the table's time: of the same shape (and name and result, if the table has them); else between the
-///   two points that differ in one extent only
-///                (linear in it); else the nearest point's, scaled by FLOPs. Without a table FLOPs / matmul rate.
+///                two points that differ in one extent only (linear in it); else the nearest point's, scaled by FLOPs.
+///                Without a table FLOPs / matmul rate.
 ///   attention    the table's time of the same shape, else the nearest's with the same head_dim, scaled by FLOPs.
 ///                Without a table FLOPs / (matmul rate x efficiency).
 ///   elementwise  the table's time by name, linear in bytes between points and proportional beyond them; else

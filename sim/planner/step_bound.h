@@ -8,8 +8,7 @@
 //            avoid: a pass over n layers finds at most so many of them there
 //   link     both together: while both run each gets the duplex rate, so that at least the shorter one runs at it
 //   phases   forward and backward of each group one after the other: what leaves in forward leaves no later than the
-//   ring
-//            of slots allows, what backward needs comes no earlier, with the weights that were not there yet
+//            ring of slots allows, what backward needs comes no earlier, with the weights that were not there yet
 //   cpu      AdamW on the host, sums on the host, each on its lane
 //   nvme     reads and writes of states, gradients that wait there, and weights (as for h2d) / the drive's rates
 //   dram     all of the traffic of copies and host ops / DRAM's capacity

@@ -78,8 +78,8 @@ struct SweepOptions {
 int sweep(const SweepOptions& options);
 
 struct ShopOptions {
-  std::filesystem::path model;  // config.json
-  std::filesystem::path catalogue;  // machines and prices; empty: those of the catalogue
+  std::filesystem::path model;                      // config.json
+  std::filesystem::path catalogue;                  // machines and prices; empty: those of the catalogue
   std::optional<double> tokens_per_second, budget;  // one of them; euros
   std::int64_t sequence_length = 1024;
   int sequences = 160;

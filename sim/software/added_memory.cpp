@@ -144,7 +144,8 @@ std::int64_t bytes_of(const SoftwareMemory& software, const MemoryItem& item, co
       sum += item.rounding_only ? taken - exact : taken;
     }
   const double total = sum * elements.times(item.times);
-  if (!(std::abs(total) <= kMostBytes)) refuse(software, item, fmt::format("makes {:.0e} bytes with these settings", total));
+  if (!(std::abs(total) <= kMostBytes))
+    refuse(software, item, fmt::format("makes {:.0e} bytes with these settings", total));
   return std::llround(total);
 }
 

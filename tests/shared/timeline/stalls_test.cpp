@@ -53,7 +53,7 @@ TEST(Stalls, AnUploadOfWeightsIsWeights) {
   expect_adds_up(report);
 }
 
-// The chain of DESIGN.md: the upload (5 to 6) waited for Adam (2 to 5), which waited for the gradient's download (0 to
+// A chain of three: the upload (5 to 6) waited for Adam (2 to 5), which waited for the gradient's download (0 to
 // 2).
 TEST(Stalls, AnUploadThatWaitedForAdamThatWaitedForAGradientHasThreeParts) {
   TinySchedule tiny;
