@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "exec/cuda/attention_own.h"
 #include "exec/cuda/device_memory.h"
 #include "exec/cuda/error.h"
 #include "exec/cuda/optimizer.h"
@@ -248,6 +249,11 @@ void bench_attention(Bench& bench, Attention& attention, AttentionShape s) {
     if (bytes_of(piece) > library.bytes()) library = DeviceMemory(bytes_of(piece));
     backward(fmt::format("{:.1f} GiB", static_cast<double>(bytes_of(piece)) / (1 << 30)).c_str(), piece, true);
   }
+  bench.time("attention", shape + " forward own", flops, 0, [&] {
+    own_attention_forward(s, qkv.as<std::uint16_t>(), out.as<std::uint16_t>(), lse.as<float>(), bench.stream());
+  });
+  bench.time("attention", shape + " backward own", 2.5 * flops, 0,
+             [&] { own_attention_backward(s, t, bench.stream()); });
   const AttentionPiece unordered = attention_backward_piece(m, batch, false);
   if (unordered.bytes > library.bytes()) library = DeviceMemory(unordered.bytes);
   backward("unordered", unordered, false);
@@ -427,11 +433,27 @@ nlohmann::json choice_table(const std::vector<MatmulChoice>& choices) {
   return table;
 }
 
+void bench_the_rest(Bench& bench, Matmul& matmul, double sustained) {
+  for (const ModelConfig& config : kModels) {
+    bench_optimizer(bench, config);
+    bench_elementwise(bench, config);
+    bench_matmuls(bench, matmul, config);
+  }
+  CudaTemplates templates;
+  for (const ModelConfig& config : kModels) {
+    bench_ops(bench, templates, config, {16, 1024});
+    bench_ops(bench, templates, config, {4, 4096});
+  }
+  if (sustained > 0) bench_sustained(bench, matmul, kModels[1], sustained);
+}
+
 int run(int argc, char** argv) {
   CLI::App app("Times of the CUDA kernels, matmuls, attention and whole template ops on this device");
   std::string json_path;
   double sustained = 10;
+  bool attention_alone = false;
   app.add_option("--json", json_path, "write the results here");
+  app.add_flag("--attention", attention_alone, "attention alone");
   app.add_option("--sustained", sustained, "seconds of matmuls without a pause; 0: none");
   CLI11_PARSE(app, argc, argv);
   if (const std::string reason = why_no_device(); !reason.empty()) {
@@ -441,23 +463,14 @@ int run(int argc, char** argv) {
   fmt::print("{}, {}, cuBLASLt {}\n", device_description(), Attention::name(), Matmul::library_version());
   Bench bench;
   Matmul matmul;
-  for (const ModelConfig& config : kModels) {
-    bench_optimizer(bench, config);
-    bench_elementwise(bench, config);
-  }
   {
     Attention attention;
     for (const AttentionShape& shape : {AttentionShape{16, 1024, 28, 4, 128}, AttentionShape{16, 1024, 16, 2, 128},
-                                        AttentionShape{4, 4096, 28, 4, 128}, AttentionShape{2, 8192, 32, 8, 128}})
+                                        AttentionShape{16, 1024, 14, 2, 64}, AttentionShape{4, 4096, 28, 4, 128},
+                                        AttentionShape{2, 8192, 32, 8, 128}})
       bench_attention(bench, attention, shape);
   }
-  for (const ModelConfig& config : kModels) bench_matmuls(bench, matmul, config);
-  CudaTemplates templates;
-  for (const ModelConfig& config : kModels) {
-    bench_ops(bench, templates, config, {16, 1024});
-    bench_ops(bench, templates, config, {4, 4096});
-  }
-  if (sustained > 0) bench_sustained(bench, matmul, kModels[1], sustained);
+  if (!attention_alone) bench_the_rest(bench, matmul, sustained);
   if (!json_path.empty())
     write_text_file(json_path, nlohmann::json{{"device", device_description()},
                                               {"attention", Attention::name()},

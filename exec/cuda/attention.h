@@ -1,6 +1,6 @@
 // Causal grouped-query attention over packed q, k, v: two implementations behind this header, chosen by CMake.
-//   attention_cudnn.cpp   cuDNN's graph API; head dims that it does not take go to the plain kernels
-//   attention_without_cudnn.cpp   the plain kernels alone: any head dim and length, slow; also the oracle in tests
+//   attention_cudnn.cpp           cuDNN's graph API; shapes that it does not take go to our own kernels
+//   attention_without_cudnn.cpp   our own kernels alone (attention_own.h): any head dim and length
 //
 // Layouts (bf16 unless said): qkv and d_qkv [tokens, (heads + 2 kv_heads) head_dim], per token q heads, then k, then v;
 // context and d_context [tokens, heads head_dim]; lse fp32 [sequences, heads, length], natural log. Scale
@@ -45,7 +45,7 @@ class Attention {
   Attention(const Attention&) = delete;
   Attention& operator=(const Attention&) = delete;
 
-  /// "cuDNN 9.19.0" or "plain".
+  /// "cuDNN 9.19.0" or "own".
   static const char* name();
 
   void forward(const AttentionShape& shape, const std::uint16_t* qkv, std::uint16_t* context, float* lse,

@@ -11,7 +11,7 @@
 #include <tuple>
 #include <unordered_map>
 
-#include "exec/cuda/attention_plain.h"
+#include "exec/cuda/attention_own.h"
 #include "exec/cuda/error.h"
 #include "shared/error.h"
 
@@ -119,7 +119,7 @@ std::unique_ptr<Plan> backward_plan(const AttentionShape& whole, const Call& cal
   return plan;
 }
 
-/// Short rows are cheap everywhere, and the library's support for them is patchy.
+/// Short rows are cheap everywhere, and the library's support for them is patchy: those are for our own kernels.
 bool supported(const AttentionShape& shape) {
   return shape.head_dim % 8 == 0 && shape.head_dim <= 128 && shape.length >= 64;
 }
@@ -175,7 +175,7 @@ const char* Attention::name() {
 
 void Attention::forward(const AttentionShape& shape, const std::uint16_t* qkv, std::uint16_t* context, float* lse,
                         LibraryWorkspace workspace, Stream stream) {
-  if (!supported(shape)) return plain_attention_forward(shape, qkv, context, lse, stream);
+  if (!supported(shape)) return own_attention_forward(shape, qkv, context, lse, stream);
   const std::int64_t d = shape.head_dim;
   auto* packed = const_cast<std::uint16_t*>(qkv);  // the graph's map of pointers knows no const
   std::unordered_map<std::int64_t, void*> pointers{{kQ, packed},
@@ -188,7 +188,7 @@ void Attention::forward(const AttentionShape& shape, const std::uint16_t* qkv, s
 
 void Attention::backward(const AttentionShape& shape, const AttentionBackward& tensors, const AttentionPiece& piece,
                          bool deterministic, LibraryWorkspace workspace, Stream stream) {
-  if (!supported(shape)) return plain_attention_backward(shape, tensors, stream);
+  if (!supported(shape)) return own_attention_backward(shape, tensors, stream);
   const std::int64_t d = shape.head_dim, length = shape.length, ratio = shape.heads / shape.kv_heads;
   for (std::int64_t s = 0; s < shape.sequences; s += piece.sequences)
     for (std::int64_t g = 0; g < shape.kv_heads; g += piece.kv_groups) {

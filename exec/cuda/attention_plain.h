@@ -1,5 +1,5 @@
 // Attention in plain CUDA, all sums in fp32 and in a fixed order: slow, right for any head dim and length. What runs
-// where cuDNN is missing or does not take the shape, and what tests hold cuDNN against.
+// where neither cuDNN nor the tiled kernels take the shape, and what tests hold both against.
 #pragma once
 
 #include "exec/cuda/attention.h"

@@ -1,7 +1,8 @@
-// cuDNN's attention against the plain kernels, which sum in fp32 in a fixed order, and the plain kernels against fp64.
+// cuDNN's attention and the tiled kernels against the plain kernels, which sum in fp32 in a fixed order, and the plain kernels against fp64.
 #include "exec/cuda/attention.h"
 
 #include "exec/cuda/attention_plain.h"
+#include "exec/cuda/attention_tiled.h"
 
 #include "gpu_test.h"
 #include "shared/error.h"
@@ -55,14 +56,15 @@ std::string shape_name(const ::testing::TestParamInfo<AttentionShape>& info) {
 
 class AttentionShapes : public GpuTestWith<AttentionShape> {};
 
-// One token, lengths around a tile and far from one, 8k, both head dims, ratios 1, 2, 4, 7, and dims cuDNN does not
-// take.
+// One token, lengths around a tile and far from one, 8k, both head dims and some between, ratios 1, 2, 3, 4, 7, and
+// dims that only the plain kernels take.
 INSTANTIATE_TEST_SUITE_P(Shapes, AttentionShapes,
                          ::testing::Values(AttentionShape{2, 1, 4, 2, 64}, AttentionShape{2, 63, 4, 4, 128},
                                            AttentionShape{3, 129, 7, 1, 64}, AttentionShape{2, 1000, 4, 2, 128},
                                            AttentionShape{1, 777, 8, 2, 64}, AttentionShape{1, 8192, 4, 2, 128},
                                            AttentionShape{2, 256, 14, 2, 128}, AttentionShape{2, 100, 3, 1, 20},
-                                           AttentionShape{1, 130, 2, 1, 256}),
+                                           AttentionShape{1, 130, 2, 1, 256}, AttentionShape{2, 65, 2, 2, 96},
+                                           AttentionShape{1, 191, 3, 3, 40}, AttentionShape{3, 64, 6, 2, 8}),
                          shape_name);
 
 TEST_P(AttentionShapes, LibraryAgreesWithPlainKernelsAndRepeatsItsBits) {
@@ -95,6 +97,34 @@ TEST_P(AttentionShapes, LibraryAgreesWithPlainKernelsAndRepeatsItsBits) {
     attention.backward(shape, problem.tensors(), piece, true, problem.library(), nullptr);
     EXPECT_EQ(problem.gradient_values(), once);
   }
+}
+
+TEST_P(AttentionShapes, TilesAgreeWithPlainKernelsAndRepeatTheirBits) {
+  const AttentionShape& shape = GetParam();
+  if (!attention_tiles(shape)) GTEST_SKIP() << "head dimension " << shape.head_dim << " is for the plain kernels";
+  Problem problem(shape, 256);
+  problem.plain_forward();
+  const auto context = problem.context_values();
+  const auto lse = problem.lse_values();
+  plain_attention_backward(shape, problem.tensors(), nullptr);
+  const auto gradient = problem.gradient_values();
+
+  std::vector<std::uint16_t> first_context, first_gradient;
+  for (int turn = 0; turn < 2; ++turn) {
+    problem.poison();
+    tiled_attention_forward(shape, problem.qkv.as<std::uint16_t>(), problem.context.as<std::uint16_t>(),
+                            problem.lse.as<float>(), nullptr);
+    tiled_attention_backward(shape, problem.tensors(), nullptr);
+    if (turn == 0) {
+      first_context = problem.context_values();
+      first_gradient = problem.gradient_values();
+      EXPECT_LT(relative_error(first_context, context), 5e-3);  // as for the library
+      EXPECT_LT(relative_error(problem.lse_values(), lse), 1e-4);
+      EXPECT_LT(relative_error(first_gradient, gradient), 1e-2);
+    }
+  }
+  EXPECT_EQ(problem.context_values(), first_context);
+  EXPECT_EQ(problem.gradient_values(), first_gradient);
 }
 
 TEST_P(AttentionShapes, UnorderedBackwardAgreesToo) {
@@ -145,7 +175,7 @@ TEST_F(PlainAttention, MatchesTheFormulaInDoubles) {
 }
 
 TEST_F(PlainAttention, WorkspaceTooSmallIsSaidInWords) {
-  if (std::string(Attention::name()) == "plain") GTEST_SKIP() << "built without cuDNN";
+  if (std::string(Attention::name()) == "own") GTEST_SKIP() << "built without cuDNN";
   const AttentionShape shape{2, 1024, 4, 2, 128};
   Problem problem(shape, 256);
   problem.plain_forward();

@@ -1,0 +1,21 @@
+// Attention without a library: tiled where the shape allows it, else plain. What `Attention` runs where cuDNN is
+// missing or does not take the shape.
+#pragma once
+
+#include "exec/cuda/attention_plain.h"
+#include "exec/cuda/attention_tiled.h"
+
+namespace penstock::exec {
+
+inline void own_attention_forward(const AttentionShape& shape, const std::uint16_t* qkv, std::uint16_t* context,
+                                  float* lse, Stream stream) {
+  const auto run = attention_tiles(shape) ? tiled_attention_forward : plain_attention_forward;
+  run(shape, qkv, context, lse, stream);
+}
+
+inline void own_attention_backward(const AttentionShape& shape, const AttentionBackward& tensors, Stream stream) {
+  const auto run = attention_tiles(shape) ? tiled_attention_backward : plain_attention_backward;
+  run(shape, tensors, stream);
+}
+
+}  // namespace penstock::exec

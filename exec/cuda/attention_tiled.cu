@@ -1,0 +1,453 @@
+#include "exec/cuda/attention_tiled.h"
+
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+
+#include <cmath>
+
+#include "exec/cuda/error.h"
+#include "exec/cuda/vectors.cuh"
+
+namespace penstock::exec {
+namespace {
+
+constexpr int kRows = 64;           // queries or keys of a tile
+constexpr int kWarps = kRows / 16;  // each owns 16 rows, the m of an mma
+constexpr int kThreads = kWarps * 32;
+constexpr float kLog2E = 1.4426950408889634f;
+
+struct Shape {
+  int length, heads, kv_heads, dim;
+  float scale;
+
+  __device__ std::int64_t columns() const { return static_cast<std::int64_t>(heads + 2 * kv_heads) * dim; }
+  /// First element of a row of qkv: query heads, then key heads, then value heads.
+  __device__ std::int64_t packed(int sequence, int position, int head) const {
+    return (static_cast<std::int64_t>(sequence) * length + position) * columns() +
+           static_cast<std::int64_t>(head) * dim;
+  }
+  __device__ std::int64_t context_row() const { return static_cast<std::int64_t>(heads) * dim; }
+  __device__ std::int64_t context(int sequence, int position, int head) const {
+    return (static_cast<std::int64_t>(sequence) * length + position) * context_row() +
+           static_cast<std::int64_t>(head) * dim;
+  }
+  __device__ std::int64_t statistic(int sequence, int head, int position) const {
+    return (static_cast<std::int64_t>(sequence) * heads + head) * length + position;
+  }
+};
+
+// --- tiles in shared memory ---------------------------------------------------------------------------------------
+
+/// [kRows, D] bf16; the 16-byte chunks of a row are permuted by the row, so that eight rows read at one column touch
+/// all banks once.
+template <int D>
+struct Tile {
+  static constexpr int kBytes = kRows * D * 2;
+  unsigned address;  // in shared memory
+
+  __device__ unsigned at(int row, int chunk) const {
+    return address + static_cast<unsigned>(row * D * 2 + ((chunk ^ (row & 7)) * 16));
+  }
+};
+
+/// Begins to copy rows [first, first + kRows) of a matrix with `rows` rows; rows and columns beyond it become zero.
+template <int D>
+__device__ void begin_load(Tile<D> tile, const std::uint16_t* matrix, std::int64_t row_elements, int first, int rows,
+                           int dim) {
+#pragma unroll
+  for (int i = static_cast<int>(threadIdx.x); i < kRows * (D / 8); i += kThreads) {
+    const int row = i / (D / 8), chunk = i % (D / 8);
+    const bool inside = first + row < rows && chunk * 8 < dim;
+    const std::uint16_t* from = inside ? matrix + (first + row) * row_elements + chunk * 8 : matrix;
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(tile.at(row, chunk)), "l"(from),
+                 "r"(inside ? 16 : 0));
+  }
+  asm volatile("cp.async.commit_group;\n" ::);
+}
+
+/// Returns when all but the last `kNewer` loads of every thread are there for every thread.
+template <int kNewer>
+__device__ void finish_loads() {
+  asm volatile("cp.async.wait_group %0;\n" ::"n"(kNewer));
+  __syncthreads();
+}
+
+// --- products -----------------------------------------------------------------------------------------------------
+
+struct Fragment {
+  unsigned a[4];
+};
+
+__device__ Fragment load_matrices(unsigned address) {
+  Fragment f;
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];\n"
+               : "=r"(f.a[0]), "=r"(f.a[1]), "=r"(f.a[2]), "=r"(f.a[3])
+               : "r"(address));
+  return f;
+}
+
+__device__ Fragment load_transposed(unsigned address) {
+  Fragment f;
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];\n"
+               : "=r"(f.a[0]), "=r"(f.a[1]), "=r"(f.a[2]), "=r"(f.a[3])
+               : "r"(address));
+  return f;
+}
+
+__device__ void multiply(float (&c)[4], const Fragment& a, unsigned b0, unsigned b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, "
+      "%3};\n"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a.a[0]), "r"(a.a[1]), "r"(a.a[2]), "r"(a.a[3]), "r"(b0), "r"(b1));
+}
+
+__device__ unsigned two_bf16(float low, float high) {
+  const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+  return *reinterpret_cast<const unsigned*>(&pair);
+}
+
+/// A warp's 16 rows of a [kRows, kRows] product: value (row, column) of a thread is [column / 8][...], where entries 0
+/// and 1 are row lane / 4, columns 2 (lane % 4) and the next, and entries 2 and 3 the same of row lane / 4 + 8.
+using Scores = float[kRows / 8][4];
+
+__device__ int warp_row() { return static_cast<int>(threadIdx.x) / 32 * 16; }
+/// Row within the tile of entries 2 half and 2 half + 1.
+__device__ int entry_row(int half) { return warp_row() + static_cast<int>(threadIdx.x) % 32 / 4 + 8 * half; }
+__device__ int entry_column(int group, int entry) {
+  return group * 8 + static_cast<int>(threadIdx.x) % 4 * 2 + (entry & 1);
+}
+
+/// The warp's rows of `rows` times all of `columns`, transposed.
+template <int D>
+__device__ void score(Scores& out, Tile<D> rows, Tile<D> columns) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll
+  for (auto& entry : out)
+#pragma unroll
+    for (float& value : entry) value = 0;
+#pragma unroll
+  for (int k = 0; k < D / 16; ++k) {
+    const Fragment a = load_matrices(rows.at(warp_row() + lane % 16, 2 * k + lane / 16));
+#pragma unroll
+    for (int n = 0; n < kRows / 16; ++n) {
+      const Fragment b = load_matrices(columns.at(n * 16 + lane % 8 + lane / 16 * 8, 2 * k + lane / 8 % 2));
+      multiply(out[2 * n], a, b.a[0], b.a[1]);
+      multiply(out[2 * n + 1], a, b.a[2], b.a[3]);
+    }
+  }
+}
+
+/// sum += weights (rounded to bf16) times the tile.
+template <int D>
+__device__ void add_product(float (&sum)[D / 8][4], const Scores& weights, Tile<D> tile) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll
+  for (int k = 0; k < kRows / 16; ++k) {
+    const auto &left = weights[2 * k], &right = weights[2 * k + 1];
+    const Fragment a{{two_bf16(left[0], left[1]), two_bf16(left[2], left[3]), two_bf16(right[0], right[1]),
+                      two_bf16(right[2], right[3])}};
+#pragma unroll
+    for (int n = 0; n < D / 16; ++n) {
+      const Fragment b = load_transposed(tile.at(k * 16 + lane % 16, 2 * n + lane / 16));
+      multiply(sum[2 * n], a, b.a[0], b.a[1]);
+      multiply(sum[2 * n + 1], a, b.a[2], b.a[3]);
+    }
+  }
+}
+
+/// Writes the warp's rows, times `factor[half]`, to rows [first, ...) of a matrix with `rows` rows.
+template <int D>
+__device__ void store(const float (&sum)[D / 8][4], const float (&factor)[2], std::uint16_t* matrix,
+                      std::int64_t row_elements, int first, int rows, int dim) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int row = first + entry_row(half);
+    if (row >= rows) continue;
+#pragma unroll
+    for (int n = 0; n < D / 8; ++n)
+      if (n * 8 < dim)
+        *reinterpret_cast<unsigned*>(matrix + row * row_elements + entry_column(n, 0)) =
+            two_bf16(sum[n][2 * half] * factor[half], sum[n][2 * half + 1] * factor[half]);
+  }
+}
+
+/// Reduced over the four threads that share a row; the order is fixed.
+__device__ float row_max(float value) {
+  value = fmaxf(value, __shfl_xor_sync(0xFFFFFFFFu, value, 1));
+  return fmaxf(value, __shfl_xor_sync(0xFFFFFFFFu, value, 2));
+}
+__device__ float row_sum(float value) {
+  value += __shfl_xor_sync(0xFFFFFFFFu, value, 1);
+  return value + __shfl_xor_sync(0xFFFFFFFFu, value, 2);
+}
+
+extern __shared__ __align__(128) unsigned char shared_memory[];
+
+template <int D>
+__device__ Tile<D> shared_tile(int index) {
+  return {static_cast<unsigned>(__cvta_generic_to_shared(shared_memory)) +
+          static_cast<unsigned>(index * Tile<D>::kBytes)};
+}
+
+// --- kernels ------------------------------------------------------------------------------------------------------
+
+/// One step of the running softmax: scores become weights relative to the new maximum; `sum` is what came before.
+template <int D>
+__device__ void weigh(Scores& scores, float (&largest)[2], float (&denominator)[2], float (&sum)[D / 8][4],
+                      float scale) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    float tile_largest = -INFINITY;
+#pragma unroll
+    for (const auto& entry : scores) tile_largest = fmaxf(tile_largest, fmaxf(entry[2 * half], entry[2 * half + 1]));
+    const float next = fmaxf(largest[half], row_max(tile_largest));
+    const float shrink = exp2f((largest[half] - next) * scale);
+    float added = 0;
+#pragma unroll
+    for (auto& entry : scores)
+#pragma unroll
+      for (int e = 2 * half; e < 2 * half + 2; ++e) {
+        entry[e] = exp2f((entry[e] - next) * scale);
+        added += entry[e];
+      }
+    denominator[half] = denominator[half] * shrink + added;
+    largest[half] = next;
+#pragma unroll
+    for (auto& entry : sum) {
+      entry[2 * half] *= shrink;
+      entry[2 * half + 1] *= shrink;
+    }
+  }
+}
+
+/// Grid: tiles of queries (the longest first), heads, sequences. Shared: q, k, v.
+template <int D>
+__global__ void __launch_bounds__(kThreads, 2)
+    forward_kernel(Shape shape, const std::uint16_t* qkv, std::uint16_t* context, float* lse) {
+  const int tile = static_cast<int>(gridDim.x - 1 - blockIdx.x), head = static_cast<int>(blockIdx.y),
+            sequence = static_cast<int>(blockIdx.z);
+  const int key_head = shape.heads + head / (shape.heads / shape.kv_heads);
+  const std::uint16_t* keys = qkv + shape.packed(sequence, 0, key_head);
+  const std::uint16_t* values = qkv + shape.packed(sequence, 0, key_head + shape.kv_heads);
+  const Tile<D> q = shared_tile<D>(0), k = shared_tile<D>(1), v = shared_tile<D>(2);
+  const auto load = [&](Tile<D> to, const std::uint16_t* from, int t) {
+    begin_load<D>(to, from, shape.columns(), t * kRows, shape.length, shape.dim);
+  };
+  load(q, qkv + shape.packed(sequence, 0, head), tile);
+  load(k, keys, 0);
+  load(v, values, 0);
+
+  const float scale = shape.scale * kLog2E;
+  float sum[D / 8][4] = {}, largest[2] = {-INFINITY, -INFINITY}, denominator[2] = {0, 0};
+  for (int t = 0; t <= tile; ++t) {
+    Scores scores;
+    finish_loads<1>();  // q and k
+    score<D>(scores, q, k);
+    __syncthreads();
+    if (t < tile) load(k, keys, t + 1);
+    if (t == tile) {
+#pragma unroll
+      for (int n = 0; n < kRows / 8; ++n)
+#pragma unroll
+        for (int e = 0; e < 4; ++e)
+          if (entry_column(n, e) > entry_row(e / 2)) scores[n][e] = -INFINITY;
+    }
+    weigh<D>(scores, largest, denominator, sum, scale);
+    if (t < tile)
+      finish_loads<1>();  // v; k of the next tile may be on its way
+    else
+      finish_loads<0>();
+    add_product<D>(sum, scores, v);
+    __syncthreads();
+    if (t < tile) load(v, values, t + 1);
+  }
+  float factor[2];
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const float whole = row_sum(denominator[half]);
+    factor[half] = 1.0f / whole;
+    const int query = tile * kRows + entry_row(half);
+    if (threadIdx.x % 4 == 0 && query < shape.length)
+      lse[shape.statistic(sequence, head, query)] = largest[half] * shape.scale + logf(whole);
+  }
+  store<D>(sum, factor, context + shape.context(sequence, 0, head), shape.context_row(), tile * kRows, shape.length,
+           shape.dim);
+}
+
+/// delta = d_context . context of each query and head, left as fp32 where the query's gradient will be: the kernel that
+/// writes that one runs last and reads its own delta first. One warp a row.
+__global__ void delta_kernel(Shape shape, std::int64_t tokens, AttentionBackward t) {
+  const std::int64_t index = (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) / 32;
+  if (index >= tokens * shape.heads) return;
+  const std::int64_t token = index / shape.heads, head = index % shape.heads;
+  const std::int64_t at = token * shape.context_row() + head * shape.dim;
+  float sum = 0;
+  for (int c = static_cast<int>(threadIdx.x) % 32; c < shape.dim; c += 32)
+    sum = fmaf(widen(t.d_context[at + c]), widen(t.context[at + c]), sum);
+  sum = warp_sum(sum);
+  if (threadIdx.x % 32 == 0) *reinterpret_cast<float*>(t.d_qkv + token * shape.columns() + head * shape.dim) = sum;
+}
+
+__device__ float delta_of(const Shape& shape, const AttentionBackward& t, int sequence, int query, int head) {
+  return *reinterpret_cast<const float*>(t.d_qkv + shape.packed(sequence, query, head));
+}
+
+/// Grid: tiles of keys, key-value heads, sequences. Shared: k, v, q, d_context, then lse and delta of the queries.
+template <int D>
+__global__ void __launch_bounds__(kThreads, 2) key_gradient_kernel(Shape shape, AttentionBackward t) {
+  const int tile = static_cast<int>(blockIdx.x), group = static_cast<int>(blockIdx.y),
+            sequence = static_cast<int>(blockIdx.z);
+  const int ratio = shape.heads / shape.kv_heads, key_head = shape.heads + group;
+  const Tile<D> k = shared_tile<D>(0), v = shared_tile<D>(1), q = shared_tile<D>(2), d_context = shared_tile<D>(3);
+  float* lse = reinterpret_cast<float*>(shared_memory + 4 * Tile<D>::kBytes);
+  float* delta = lse + kRows;
+  const std::int64_t row = shape.columns();
+  begin_load<D>(k, t.qkv + shape.packed(sequence, 0, key_head), row, tile * kRows, shape.length, shape.dim);
+  begin_load<D>(v, t.qkv + shape.packed(sequence, 0, key_head + shape.kv_heads), row, tile * kRows, shape.length,
+                shape.dim);
+
+  const float scale = shape.scale * kLog2E;
+  float d_k[D / 8][4] = {}, d_v[D / 8][4] = {};
+  const int tiles = (shape.length + kRows - 1) / kRows;
+  for (int head = group * ratio; head < (group + 1) * ratio; ++head)
+    for (int queries = tile; queries < tiles; ++queries) {
+      __syncthreads();  // the tiles of the turn before are read
+      begin_load<D>(q, t.qkv + shape.packed(sequence, 0, head), row, queries * kRows, shape.length, shape.dim);
+      begin_load<D>(d_context, t.d_context + shape.context(sequence, 0, head), shape.context_row(), queries * kRows,
+                    shape.length, shape.dim);
+      if (threadIdx.x < kRows) {
+        const int query = queries * kRows + static_cast<int>(threadIdx.x);
+        const bool inside = query < shape.length;  // a row beyond has no weights
+        lse[threadIdx.x] = inside ? t.lse[shape.statistic(sequence, head, query)] * kLog2E : INFINITY;
+        delta[threadIdx.x] = inside ? delta_of(shape, t, sequence, query, head) : 0.0f;
+      }
+      Scores weights, d_scores;
+      finish_loads<1>();  // all but d_context
+      score<D>(weights, k, q);
+#pragma unroll
+      for (int n = 0; n < kRows / 8; ++n)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          const bool visible = queries > tile || entry_row(e / 2) <= entry_column(n, e);
+          weights[n][e] = visible ? exp2f(weights[n][e] * scale - lse[entry_column(n, e)]) : 0.0f;
+        }
+      finish_loads<0>();
+      add_product<D>(d_v, weights, d_context);
+      score<D>(d_scores, v, d_context);
+#pragma unroll
+      for (int n = 0; n < kRows / 8; ++n)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) d_scores[n][e] = weights[n][e] * (d_scores[n][e] - delta[entry_column(n, e)]);
+      add_product<D>(d_k, d_scores, q);
+    }
+  const float scales[2] = {shape.scale, shape.scale}, ones[2] = {1.0f, 1.0f};
+  store<D>(d_k, scales, t.d_qkv + shape.packed(sequence, 0, key_head), row, tile * kRows, shape.length, shape.dim);
+  store<D>(d_v, ones, t.d_qkv + shape.packed(sequence, 0, key_head + shape.kv_heads), row, tile * kRows, shape.length,
+           shape.dim);
+}
+
+/// Grid: tiles of queries (the longest first), heads, sequences. Shared: q, d_context, k, v.
+template <int D>
+__global__ void __launch_bounds__(kThreads, 2) query_gradient_kernel(Shape shape, AttentionBackward t) {
+  const int tile = static_cast<int>(gridDim.x - 1 - blockIdx.x), head = static_cast<int>(blockIdx.y),
+            sequence = static_cast<int>(blockIdx.z);
+  const int key_head = shape.heads + head / (shape.heads / shape.kv_heads);
+  const Tile<D> q = shared_tile<D>(0), d_context = shared_tile<D>(1), k = shared_tile<D>(2), v = shared_tile<D>(3);
+  const std::int64_t row = shape.columns();
+  const std::uint16_t* keys = t.qkv + shape.packed(sequence, 0, key_head);
+  const std::uint16_t* values = t.qkv + shape.packed(sequence, 0, key_head + shape.kv_heads);
+  const auto load = [&](Tile<D> to, const std::uint16_t* from, int index) {
+    begin_load<D>(to, from, row, index * kRows, shape.length, shape.dim);
+  };
+  load(q, t.qkv + shape.packed(sequence, 0, head), tile);
+  begin_load<D>(d_context, t.d_context + shape.context(sequence, 0, head), shape.context_row(), tile * kRows,
+                shape.length, shape.dim);
+  load(k, keys, 0);
+  load(v, values, 0);
+
+  const float scale = shape.scale * kLog2E;
+  float lse[2], delta[2];
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int query = tile * kRows + entry_row(half);
+    const bool inside = query < shape.length;  // a row beyond is not stored
+    lse[half] = inside ? t.lse[shape.statistic(sequence, head, query)] * kLog2E : 0.0f;
+    delta[half] = inside ? delta_of(shape, t, sequence, query, head) : 0.0f;
+  }
+  float sum[D / 8][4] = {};
+  for (int index = 0; index <= tile; ++index) {
+    Scores weights, d_scores;
+    finish_loads<0>();
+    score<D>(weights, q, k);
+    score<D>(d_scores, d_context, v);
+    __syncthreads();
+    if (index < tile) load(v, values, index + 1);
+#pragma unroll
+    for (int n = 0; n < kRows / 8; ++n)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const bool visible = index < tile || entry_column(n, e) <= entry_row(e / 2);
+        const float weight = visible ? exp2f(weights[n][e] * scale - lse[e / 2]) : 0.0f;
+        d_scores[n][e] = weight * (d_scores[n][e] - delta[e / 2]);
+      }
+    add_product<D>(sum, d_scores, k);
+    __syncthreads();
+    if (index < tile) load(k, keys, index + 1);
+  }
+  const float scales[2] = {shape.scale, shape.scale};
+  store<D>(sum, scales, t.d_qkv + shape.packed(sequence, 0, head), row, tile * kRows, shape.length, shape.dim);
+}
+
+Shape device_shape(const AttentionShape& shape) {
+  return {static_cast<int>(shape.length), static_cast<int>(shape.heads), static_cast<int>(shape.kv_heads),
+          static_cast<int>(shape.head_dim), static_cast<float>(1.0 / std::sqrt(static_cast<double>(shape.head_dim)))};
+}
+
+dim3 grid(const AttentionShape& shape, std::int64_t heads) {
+  return {static_cast<unsigned>(divide_up(shape.length, kRows)), static_cast<unsigned>(heads),
+          static_cast<unsigned>(shape.sequences)};
+}
+
+template <typename Kernel>
+void allow_shared(Kernel* kernel, int bytes) {
+  PENSTOCK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+}
+
+template <int D>
+void forward(const AttentionShape& shape, const std::uint16_t* qkv, std::uint16_t* context, float* lse, Stream stream) {
+  constexpr int kShared = 3 * Tile<D>::kBytes;
+  allow_shared(forward_kernel<D>, kShared);
+  forward_kernel<D><<<grid(shape, shape.heads), kThreads, kShared, stream>>>(device_shape(shape), qkv, context, lse);
+  PENSTOCK_CUDA_LAUNCH("tiled attention forward");
+}
+
+template <int D>
+void backward(const AttentionShape& shape, const AttentionBackward& tensors, Stream stream) {
+  constexpr int kDeltaThreads = 256;
+  const Shape s = device_shape(shape);
+  const std::int64_t blocks = divide_up(shape.tokens() * shape.heads * 32, kDeltaThreads);
+  delta_kernel<<<static_cast<unsigned>(blocks), kDeltaThreads, 0, stream>>>(s, shape.tokens(), tensors);
+  PENSTOCK_CUDA_LAUNCH("tiled attention delta");
+  constexpr int kKeyShared = 4 * Tile<D>::kBytes + 2 * kRows * static_cast<int>(sizeof(float));
+  allow_shared(key_gradient_kernel<D>, kKeyShared);
+  key_gradient_kernel<D><<<grid(shape, shape.kv_heads), kThreads, kKeyShared, stream>>>(s, tensors);
+  PENSTOCK_CUDA_LAUNCH("tiled attention key gradient");
+  constexpr int kQueryShared = 4 * Tile<D>::kBytes;
+  allow_shared(query_gradient_kernel<D>, kQueryShared);
+  query_gradient_kernel<D><<<grid(shape, shape.heads), kThreads, kQueryShared, stream>>>(s, tensors);
+  PENSTOCK_CUDA_LAUNCH("tiled attention query gradient");
+}
+
+}  // namespace
+
+void tiled_attention_forward(const AttentionShape& shape, const std::uint16_t* qkv, std::uint16_t* context, float* lse,
+                             Stream stream) {
+  shape.head_dim <= 64 ? forward<64>(shape, qkv, context, lse, stream) : forward<128>(shape, qkv, context, lse, stream);
+}
+
+void tiled_attention_backward(const AttentionShape& shape, const AttentionBackward& tensors, Stream stream) {
+  shape.head_dim <= 64 ? backward<64>(shape, tensors, stream) : backward<128>(shape, tensors, stream);
+}
+
+}  // namespace penstock::exec
