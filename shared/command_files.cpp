@@ -110,16 +110,20 @@ void CommandFiles::reads(std::span<const fs::path> paths) {
 }
 
 void CommandFiles::writes(const fs::path& path, std::string_view option) {
-  if (!path.empty()) outputs_.push_back({path, std::string(option), false, {}, {}});
+  if (!path.empty()) outputs_.push_back({path, std::string(option), false, {}, {}, {}});
 }
 
 void CommandFiles::writes_into(const fs::path& folder, const std::vector<std::string>& names, std::string_view option) {
   if (folder.empty()) return;
-  for (const std::string& name : names) outputs_.push_back({folder / name, std::string(option), false, folder, {}});
+  for (const std::string& name : names) outputs_.push_back({folder / name, std::string(option), false, folder, {}, {}});
 }
 
 void CommandFiles::replaces(const fs::path& folder, std::string_view option, const fs::path& instead_of) {
-  if (!folder.empty()) outputs_.push_back({folder, std::string(option), true, {}, instead_of});
+  if (!folder.empty()) outputs_.push_back({folder, std::string(option), true, {}, instead_of, {}});
+}
+
+void CommandFiles::uses(const fs::path& path, std::string_view option, const fs::path& given) {
+  outputs_.push_back({path, std::string(option), true, {}, {}, given});
 }
 
 void CommandFiles::check() const {
@@ -136,6 +140,12 @@ void CommandFiles::check_alone(const Output& output) const {
   check_output_file(output.path);
 }
 
+void CommandFiles::refuse_output(const Output& output, const std::string& why) {
+  if (output.given.empty()) refuse(output.option, output.path, why);
+  throw InputError(fmt::format("{} {}: beside it {} {}; name another place", output.option, output.given.string(),
+                               output.path.string(), why));
+}
+
 void CommandFiles::check_inputs() const {
   std::vector<std::set<Identity>> read;
   for (const fs::path& input : inputs_) read.push_back(contents_of(input));
@@ -146,14 +156,14 @@ void CommandFiles::check_inputs() const {
     const std::set<Identity> lost = output.is_folder ? contents_of(output.path)
                                     : place.itself   ? std::set<Identity>{*place.itself}
                                                      : std::set<Identity>{};
-    if (meet(lost, streams)) refuse(output.option, output.path, "this command's own messages go there");
+    if (meet(lost, streams)) refuse_output(output, "is where this command's own messages go");
     for (std::size_t i = 0; i < inputs_.size(); ++i) {
       const fs::path& input = inputs_[i];
       if (!output.instead_of.empty() && fs::equivalent(input, output.instead_of, error) &&
           fs::equivalent(output.path, output.instead_of, error))
         continue;
       if (meet(lost, read[i]))
-        refuse(output.option, output.path, fmt::format("would replace what this command reads, {}", input.string()));
+        refuse_output(output, fmt::format("would replace what this command reads, {}", input.string()));
       for (const Identity& above : place.ancestors)
         if (read[i].contains(above))
           refuse(output.option, output.path,
@@ -171,11 +181,11 @@ void CommandFiles::check_outputs() const {
         return fmt::format("{} ({})", outputs_[k].path.string(), outputs_[k].option);
       };
       if (is_same(places[i], places[j]))
-        refuse(outputs_[i].option, outputs_[i].path, fmt::format("would be written twice, also as {}", other(j)));
+        refuse_output(outputs_[i], fmt::format("would be written twice, also as {}", other(j)));
       if (lies_in(places[i], places[j]))
-        refuse(outputs_[i].option, outputs_[i].path, fmt::format("lies in {}, which is written as a whole", other(j)));
+        refuse_output(outputs_[i], fmt::format("lies in {}, which is written as a whole", other(j)));
       if (lies_in(places[j], places[i]))
-        refuse(outputs_[j].option, outputs_[j].path, fmt::format("lies in {}, which is written as a whole", other(i)));
+        refuse_output(outputs_[j], fmt::format("lies in {}, which is written as a whole", other(i)));
     }
 }
 

@@ -33,6 +33,9 @@ class CommandFiles {
   void replaces(const std::filesystem::path& folder, std::string_view option,
                 const std::filesystem::path& instead_of = {});
 
+  /// What `option`, given as `given`, needs `path` for by itself: nothing of this command may be there.
+  void uses(const std::filesystem::path& path, std::string_view option, const std::filesystem::path& given);
+
   /// Throws InputError that names the output, its option and what is in its way.
   void check() const;
 
@@ -43,8 +46,10 @@ class CommandFiles {
     bool is_folder = false;             // replaced whole
     std::filesystem::path made_folder;  // that the file is in, see `writes_into`; empty: one that is there
     std::filesystem::path instead_of;   // see `replaces`
+    std::filesystem::path given;        // see `uses`; empty: `path` is what was given
   };
   void check_alone(const Output& output) const;
+  [[noreturn]] static void refuse_output(const Output& output, const std::string& why);
   void check_inputs() const;
   void check_outputs() const;
 

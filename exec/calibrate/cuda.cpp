@@ -144,11 +144,8 @@ class CudaCalibration {
       for (const std::int64_t elements : std::set{kSmallLayer, largest}) {
         // Anew: the low bits of one layout would be denormal floats of another, and arithmetic on those is slow.
         HostPasses passes(2 * kLargeLayer * HostPasses::kBytes);
-        for (MeasuredPass& pass : passes.run(elements, threads)) {
-          double& widest = profile_.spread[pass.point.name];
-          widest = std::max(widest, pass.spread);
-          profile_.machine.cpu.passes.push_back(std::move(pass.point));
-        }
+        keep(passes.adamw(elements, threads), profile_);
+        keep(passes.gradients(elements, threads), profile_);
       }
   }
 

@@ -4,12 +4,14 @@
 #include <ctime>
 #include <map>
 #include <numeric>
+#include <set>
 #include <tuple>
 #include <vector>
 
 #include "exec/calibrate/calibrate.h"
 #include "exec/calibrate/host_kernels.h"
 #include "exec/calibrate/host_machine.h"
+#include "exec/calibrate/host_passes.h"
 #include "exec/runtime/limits.h"
 #include "exec/runtime/machine_name.h"
 #include "shared/model/kernels.h"
@@ -18,6 +20,7 @@ namespace penstock::exec {
 namespace {
 
 constexpr std::int64_t kLargestCopy = std::int64_t{16} << 20;  // 64 bytes x 8^6
+constexpr std::int64_t kLargestPass = std::int64_t{16} << 20;  // elements; beyond it a pass goes by its bytes
 
 /// A kernel and how often its op executes it.
 struct Occurrence {
@@ -62,9 +65,11 @@ class HostCalibration {
     machine.gpu.elementwise.clear();
     machine.cpu.cores = limits_.cores;
     machine.cpu.sharing.clear();
+    machine.cpu.passes.clear();
     dram();
     kernels();
     adamw();
+    gradients();
     link();
     progress_("signalling", 0.98);
     const Measured signal = measure_signal();
@@ -105,6 +110,18 @@ class HostCalibration {
       const MeasuredRate rate = measure_adamw(scenario_.model.layers[1].state_elements, threads);
       cpu.adamw_by_threads.push_back({threads, rate.per_second});
       profile_.spread[fmt::format("adamw {}", threads)] = rate.spread;
+    }
+  }
+
+  /// Sums and finished gradients: one thread where the GPU's lane has them, the optimizer's threads where its lane has.
+  void gradients() {
+    progress_("gradients", 0.85);
+    const int wanted = scenario_.policy.optimizer_threads;
+    const int optimizer = std::clamp(wanted > 0 ? wanted : limits_.cores - 1, 1, limits_.cores);
+    const std::int64_t elements = std::min(scenario_.model.layers[1].state_elements, kLargestPass);
+    for (const int threads : std::set{1, optimizer}) {
+      HostPasses passes(std::max(kBeyondCaches, elements * HostPasses::kBytes));
+      keep(passes.gradients(elements, threads), profile_);
     }
   }
 

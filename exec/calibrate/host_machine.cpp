@@ -16,8 +16,6 @@
 namespace penstock::exec {
 namespace {
 
-constexpr std::int64_t kBeyondCaches = std::int64_t{96} << 20;
-
 /// Runs `body` on a thread whose sleeps are fine, as copy lanes have it.
 void on_copy_thread(const std::function<void()>& body) {
   std::jthread([&body] {

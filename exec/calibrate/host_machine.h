@@ -10,6 +10,9 @@
 
 namespace penstock::exec {
 
+/// Of what is worked through layer by layer, so that none is found in a cache.
+constexpr std::int64_t kBeyondCaches = std::int64_t{96} << 20;
+
 struct MeasuredRate {
   double per_second = 0;
   double spread = 0;

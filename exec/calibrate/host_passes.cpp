@@ -19,6 +19,8 @@ namespace penstock::exec {
 namespace {
 
 constexpr auto kPause = std::chrono::milliseconds(2);  // helpers sleep within microseconds
+constexpr auto kNothing = [](const auto&) {};          // to prepare
+constexpr ElementType kGradientTypes[] = {ElementType::bf16, ElementType::fp32};
 
 int all_threads() { return static_cast<int>(std::max(1u, std::thread::hardware_concurrency())); }
 
@@ -61,7 +63,7 @@ MeasuredPass HostPasses::timed(const std::string& name, std::int64_t elements, d
       [&] {
         const Layer layer = next_layer(elements);
         prepare(layer);
-        std::this_thread::sleep_for(kPause);
+        if (threads > 1) std::this_thread::sleep_for(kPause);
         const std::int64_t start = now_ns();
         body(layer);
         return static_cast<double>(now_ns() - start) * 1e-9;
@@ -70,14 +72,11 @@ MeasuredPass HostPasses::timed(const std::string& name, std::int64_t elements, d
   return {{name, threads, bytes_per_element * static_cast<double>(elements), measured.seconds}, measured.spread};
 }
 
-std::vector<MeasuredPass> HostPasses::run(std::int64_t elements, int threads) {
+std::vector<MeasuredPass> HostPasses::adamw(std::int64_t elements, int threads) {
   const StepScalars scalars = make_step_scalars(AdamHyper{}, 1, 1.0, true);
-  const auto nothing = [](const Layer&) {};
-  const auto bytes = [](ElementType type) { return static_cast<double>(element_bytes(type)); };
-  const auto types = {ElementType::bf16, ElementType::fp32};
   std::vector<MeasuredPass> passes;
   for (const StateFormat format : {StateFormat::planes, StateFormat::master_and_copy, StateFormat::bf16})
-    for (const ElementType gradient : types) {
+    for (const ElementType gradient : kGradientTypes) {
       Numerics numerics;
       numerics.states = format;
       numerics.gradient_link = gradient;
@@ -92,16 +91,22 @@ std::vector<MeasuredPass> HostPasses::run(std::int64_t elements, int threads) {
         adamw_host(states, layer.gradient, gradient, elements, scalars, threads);  // fp32: over `out` as well
       };
       passes.push_back(timed(adamw_pass_name(format, numerics.moments, gradient), elements,
-                             sim::optimizer_bytes_per_parameter(numerics), threads, nothing, update));
+                             sim::optimizer_bytes_per_parameter(numerics), threads, kNothing, update));
     }
-  for (const ElementType part : types)
-    for (const ElementType sum : types) {
+  return passes;
+}
+
+std::vector<MeasuredPass> HostPasses::gradients(std::int64_t elements, int threads) {
+  const auto bytes = [](ElementType type) { return static_cast<double>(element_bytes(type)); };
+  std::vector<MeasuredPass> passes;
+  for (const ElementType part : kGradientTypes)
+    for (const ElementType sum : kGradientTypes) {
       const auto add = [&](const Layer& layer, bool first) {
         accumulate_host(layer.gradient, part, layer.sum, sum, first, elements, threads);
       };
       for (const bool first : {false, true})
         passes.push_back(timed(accumulate_pass_name(part, sum, first), elements,
-                               bytes(part) + bytes(sum) * (first ? 1 : 2), threads, nothing,
+                               bytes(part) + bytes(sum) * (first ? 1 : 2), threads, kNothing,
                                [&](const Layer& layer) { add(layer, first); }));
       // The sum has just been made, and part of it is still in the caches.
       passes.push_back(timed(
@@ -112,6 +117,14 @@ std::vector<MeasuredPass> HostPasses::run(std::int64_t elements, int threads) {
           }));
     }
   return passes;
+}
+
+void keep(std::vector<MeasuredPass> passes, Profile& profile) {
+  for (MeasuredPass& pass : passes) {
+    double& widest = profile.spread[pass.point.name];
+    widest = std::max(widest, pass.spread);
+    profile.machine.cpu.passes.push_back(std::move(pass.point));
+  }
 }
 
 }  // namespace penstock::exec

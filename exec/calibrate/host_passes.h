@@ -8,6 +8,7 @@
 #include "exec/calibrate/stopwatch.h"
 #include "exec/host/arena.h"
 #include "shared/machine/machine.h"
+#include "shared/machine/profile.h"
 
 namespace penstock::exec {
 
@@ -21,9 +22,10 @@ class HostPasses {
   /// Layers take turns in a block of so many bytes, which should be far beyond the caches.
   explicit HostPasses(std::int64_t room_bytes);
 
-  /// AdamW in every format, sums and finished gradients in every type, each over layers of `elements` on `threads`
-  /// threads. REQUIRES: elements * kBytes <= room_bytes.
-  std::vector<MeasuredPass> run(std::int64_t elements, int threads);
+  /// AdamW in every format, over layers of `elements` on `threads` threads. REQUIRES: elements * kBytes <= room_bytes.
+  std::vector<MeasuredPass> adamw(std::int64_t elements, int threads);
+  /// Sums and finished gradients in every type, likewise.
+  std::vector<MeasuredPass> gradients(std::int64_t elements, int threads);
 
   static constexpr std::int64_t kBytes = 20;  // per element: three planes of fp32, four of bf16
 
@@ -38,5 +40,8 @@ class HostPasses {
   Arena arena_;
   std::int64_t at_ = 0;  // of the next layer
 };
+
+/// Into the profile, with their spreads.
+void keep(std::vector<MeasuredPass> passes, Profile& profile);
 
 }  // namespace penstock::exec

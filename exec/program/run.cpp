@@ -51,65 +51,110 @@ void require_output() {
                     std::generic_category().message(reason)));
 }
 
+/// From what was given to what is left: prepared, trained, written, said.
+class Run {
+ public:
+  /// Everything that can be refused is; memory is taken.
+  Run(const RunCommandOptions& options, StatusLine& status)
+      : options_(options), status_(status), setup_(prepare_run(options, status)) {
+    predict();
+    if (!options.json) print_out(head_text(setup_));
+    if (lost_output() == EPIPE) throw std::runtime_error("standard output is read by nobody; nothing was started");
+    status.show("taking memory and filling the states ...");
+    training_.emplace(setup_.schedule, setup_.scenario.model, *setup_.backend);
+    training_->load(*setup_.states, setup_.steps_before);
+    setup_.states.reset();  // its files are closed: a save may replace them
+    status.clear();
+    progress_.emplace(setup_, status, setup_.scenario.run.steps, options.json);
+    trained_ = training_options(options, setup_, recorded_);
+    trained_.report = [this](const StepReport& report) { (*progress_)(report); };
+  }
+  Run(const Run&) = delete;
+  Run& operator=(const Run&) = delete;
+
+  /// From here on a wish to end is heard.
+  void train() {
+    progress_->begin();
+    stops_.emplace(options_.save, setup_, *progress_);
+    trained_.executor.control = &stops_->control();
+    result_ = training_->run(trained_);
+    stops_->writing();
+    status_.clear();
+    updates_ = count_updates(progress_->reports(), setup_.schedule.numerics.clip);
+  }
+  bool stopped() const { return result_.stopped; }
+
+  /// Each file by itself; in the text, where it is.
+  void write(Attempts& attempts) {
+    attempts.make([&] { require_updates(updates_, options_.save); });
+    const Timeline timeline = make_timeline(setup_, *training_, result_, *progress_);
+    files_ = write_run_files(options_, setup_, timeline, *training_, updates_, attempts);
+    if (!options_.dump.empty())
+      attempts.make_of_enough_steps([&] {
+        write_dump(options_.dump, setup_.schedule, setup_.scenario.model, *setup_.backend, *setup_.tokens,
+                   trained_.hyper, progress_->reports());
+      });
+    speed_ = measure(setup_, timeline);
+    if (comparing_) attempts.make_of_enough_steps([&] { comparison_ = comparing_->finish(setup_.schedule, timeline); });
+  }
+
+  void print() const {
+    const BesideMemory beside = beside_memory(setup_, *training_);
+    print_out(options_.json ? json(beside) : text(beside));
+  }
+
+ private:
+  void predict() {
+    recorded_ =
+        recorded_steps(setup_.schedule, setup_.scenario.run.steps, setup_.backend->is_host(), setup_.host_bytes);
+    if (options_.compare.empty()) return;
+    status_.show("predicting ...");
+    comparing_.emplace(setup_.scenario, setup_.schedule, recorded_, options_.compare, options_.schedule);
+    status_.clear();
+  }
+
+  std::string json(const BesideMemory& beside) const {
+    ordered_json json = result_json(setup_, *training_, result_, *progress_, speed_, beside);
+    json["updates"] = updates_json(updates_);
+    if (comparison_) json["comparison"] = ordered_json::parse(comparison_json(setup_.schedule, *comparison_));
+    return json.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+  }
+
+  std::string text(const BesideMemory& beside) const {
+    std::string text = tail_text(setup_, result_, speed_, beside) + updates_text(updates_);
+    if (comparison_) text += fmt::format("\n{}\n", comparison_text(setup_.schedule, *comparison_));
+    text += files_;
+    if (comparison_)
+      text += fmt::format("prediction, measurement and comparison lie in {}\n", options_.compare.string());
+    return text;
+  }
+
+  const RunCommandOptions& options_;
+  StatusLine& status_;
+  RunSetup setup_;
+  int recorded_ = 0;  // steps
+  std::optional<RunComparison> comparing_;
+  std::optional<Training> training_;
+  std::optional<Progress> progress_;
+  std::optional<RunStops> stops_;
+  TrainingOptions trained_;
+  ExecutorResult result_;
+  RunUpdates updates_;
+  std::string files_;
+  std::optional<Speed> speed_;
+  std::optional<Comparison> comparison_;
+};
+
 }  // namespace
 
 int run_command(const RunCommandOptions& options) {
   ::signal(SIGPIPE, SIG_IGN);  // a reader that has gone is an error of the write, and never the end of what was trained
   StatusLine status;
-  RunSetup setup = prepare_run(options, status);
-  const int recorded =
-      recorded_steps(setup.schedule, setup.scenario.run.steps, setup.backend->is_host(), setup.host_bytes);
-  std::optional<RunComparison> comparing;
-  if (!options.compare.empty()) {
-    status.show("predicting ...");
-    comparing.emplace(setup.scenario, setup.schedule, recorded, options.compare, options.schedule);
-    status.clear();
-  }
-  if (!options.json) print_out(head_text(setup));
-  if (lost_output() == EPIPE) throw std::runtime_error("standard output is read by nobody; nothing was started");
-  status.show("taking memory and filling the states ...");
-  Training training(setup.schedule, setup.scenario.model, *setup.backend);
-  training.load(*setup.states, setup.steps_before);
-  setup.states.reset();  // its files are closed: a save may replace them
-  status.clear();
-
-  Progress progress(setup, status, setup.scenario.run.steps, options.json);
-  TrainingOptions trained = training_options(options, setup, recorded);
-  trained.report = [&progress](const StepReport& report) { progress(report); };
-  progress.begin();
-  RunStops stops(options.save, setup, progress);
-  trained.executor.control = &stops.control();
-  const ExecutorResult result = training.run(trained);
-  stops.writing();
-  status.clear();
-
-  Attempts attempts(result.stopped);
-  const RunUpdates updates = count_updates(progress.reports(), setup.schedule.numerics.clip);
-  attempts.make([&] { require_updates(updates, options.save); });
-  const Timeline timeline = make_timeline(setup, training, result, progress);
-  std::string files = write_run_files(options, setup, timeline, training, updates, attempts);
-  if (!options.dump.empty())
-    attempts.make_of_enough_steps([&] {
-      write_dump(options.dump, setup.schedule, setup.scenario.model, *setup.backend, *setup.tokens, trained.hyper,
-                 progress.reports());
-    });
-  const std::optional<Speed> speed = measure(setup, timeline);
-  const BesideMemory beside = beside_memory(setup, training);
-  std::optional<Comparison> comparison;
-  if (comparing) attempts.make_of_enough_steps([&] { comparison = comparing->finish(setup.schedule, timeline); });
-  if (options.json) {
-    ordered_json json = result_json(setup, training, result, progress, speed, beside);
-    json["updates"] = updates_json(updates);
-    if (comparison) json["comparison"] = ordered_json::parse(comparison_json(setup.schedule, *comparison));
-    print_out(json.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n");
-  } else {
-    std::string text = tail_text(setup, result, speed, beside) + updates_text(updates);
-    if (comparison) {
-      text += fmt::format("\n{}\n", comparison_text(setup.schedule, *comparison));
-      files += fmt::format("prediction, measurement and comparison lie in {}\n", options.compare.string());
-    }
-    print_out(text + files);
-  }
+  Run run(options, status);
+  run.train();
+  Attempts attempts(run.stopped());
+  run.write(attempts);
+  run.print();
   attempts.finish();
   require_output();
   return kExitDone;

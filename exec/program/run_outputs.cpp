@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <system_error>
+
 #include "exec/checkpoint/checkpoint.h"
+#include "exec/checkpoint/checkpoint_names.h"
 #include "exec/checkpoint/dump.h"
 #include "exec/data/text_files.h"
 #include "exec/program/run_comparison.h"
@@ -13,6 +16,20 @@
 
 namespace penstock::exec {
 
+namespace {
+
+/// What a save makes use of beside its folder. Whatever is called FOLDER.previous by now is somebody's, and stays.
+void add_names_beside(const std::filesystem::path& save, CommandFiles& files) {
+  if (save.empty()) return;
+  const CheckpointNames names = checkpoint_names(save);
+  for (const std::filesystem::path& beside : {names.partial, names.finished, names.lock})
+    files.uses(beside, "--save", save);
+  std::error_code ignored;
+  if (!std::filesystem::exists(names.previous, ignored)) files.uses(names.previous, "--save", save);
+}
+
+}  // namespace
+
 void check_run_outputs(const RunCommandOptions& options, const Scenario& scenario,
                        const std::filesystem::path& beside) {
   CommandFiles files;
@@ -22,6 +39,7 @@ void check_run_outputs(const RunCommandOptions& options, const Scenario& scenari
   files.reads(options.schedule);
   files.reads(options.resume);
   files.replaces(options.save, "--save", options.resume);
+  add_names_beside(options.save, files);
   files.writes(beside, "--timeline");
   files.writes(options.timeline, "--timeline");
   files.writes(options.record, "--record");

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include "exec/checkpoint/checkpoint.h"
@@ -16,12 +17,15 @@
 #include "shared/error.h"
 #include "shared/ir/schedule_json.h"
 #include "shared/model/sequence_limits.h"
+#include "shared/standard_streams.h"
 #include "sim/planner/remedy.h"
 
 namespace penstock::exec {
 namespace {
 
 namespace fs = std::filesystem;
+
+void note(std::string_view text) { tell(fmt::format("penstock-exec: note: {}\n", text)); }
 
 /// A planner may cut the MLP into chunks to make a model fit, which decides the bits: what a run leaves open, a resumed
 /// one takes from the checkpoint.
@@ -50,8 +54,8 @@ void resume(std::unique_ptr<Checkpoint> checkpoint, const fs::path& from, const 
   resumed.allowed_in_vain.assign(in_vain.begin(), in_vain.end());
   checkpoint->verify(setup.scenario.model);
   if (checkpoint->folder() != checkpoint_names(from).folder)
-    fmt::print(stderr, "{}: is not there, for a save was cut off; going on from {}, which was to be put there\n",
-               from.string(), checkpoint->folder().string());
+    note(fmt::format("{}: is not there, for a save was cut off; going on from {}, which was to be put there",
+                     from.string(), checkpoint->folder().string()));
   setup.steps_before = checkpoint->step();
   setup.states = std::move(checkpoint);
   setup.resumed = std::move(resumed);
@@ -59,7 +63,7 @@ void resume(std::unique_ptr<Checkpoint> checkpoint, const fs::path& from, const 
 
 std::unique_ptr<SaveTarget> open_save_target(const fs::path& folder) {
   auto target = std::make_unique<SaveTarget>(folder);
-  for (const std::string& note : target->notes()) fmt::print(stderr, "{}\n", note);
+  for (const std::string& text : target->notes()) note(text);
   return target;
 }
 
@@ -103,7 +107,7 @@ RunSetup prepare_run(const RunCommandOptions& options, StatusLine& status) {
   RunSetup setup;
   setup.scenario = load_scenario(options.scenario, options.overrides, options.profile);
   require_computed(setup.scenario.model.config, setup.scenario.sequence_length, options.scenario.string());
-  for (const std::string& note : setup.scenario.notes) fmt::print(stderr, "penstock-exec: note: {}\n", note);
+  for (const std::string& text : setup.scenario.notes) note(text);
   RunOptions& run = setup.scenario.run;
   if (options.steps > 0) run.steps = options.steps;
   run.warmup_steps = std::min(run.warmup_steps, run.steps - 1);

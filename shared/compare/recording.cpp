@@ -143,8 +143,8 @@ fs::path folder_with(const fs::path& name, const fs::path& file) {
     if (folder == folder.root_path()) break;
   }
   throw InputError(
-      fmt::format("{}: the scenario's model {} is neither beside the recording nor in a folder above; put it there",
-                  file.string(), name.string()));
+      fmt::format("{}: the scenario's model {} is neither beside the recording nor in a folder above; put it at {}",
+                  file.string(), name.string(), (file.parent_path() / name).string()));
 }
 
 }  // namespace

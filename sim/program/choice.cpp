@@ -9,6 +9,7 @@
 #include "shared/ir/schedule_json.h"
 #include "shared/ir/schedule_names.h"
 #include "shared/policy/parameters.h"
+#include "shared/standard_streams.h"
 #include "shared/toml_reader.h"
 #include "shared/units.h"
 #include "sim/planner/candidate_text.h"
@@ -53,7 +54,7 @@ Scenario load_scenario_quietly(const ScenarioChoice& choice) {
 
 Scenario load_scenario(const ScenarioChoice& choice) {
   Scenario scenario = load_scenario_quietly(choice);
-  for (const std::string& note : scenario.notes) fmt::print(stderr, "penstock-sim: note: {}\n", note);
+  for (const std::string& note : scenario.notes) tell(fmt::format("penstock-sim: note: {}\n", note));
   return scenario;
 }
 

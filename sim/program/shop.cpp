@@ -12,6 +12,7 @@
 #include "shared/model/config_json.h"
 #include "shared/model/kernels.h"
 #include "shared/model/sequence_limits.h"
+#include "shared/standard_streams.h"
 #include "shared/units.h"
 #include "sim/cost/rates.h"
 #include "sim/planner/candidate_text.h"
@@ -59,7 +60,7 @@ class Shop {
     if (const std::string why = window_reached(config, options.sequence_length); !why.empty())
       throw InputError("shop: --sequence-length: " + why);
     for (const std::string& note : length_notes(config, options.sequence_length))
-      fmt::print(stderr, "penstock-sim: note: {}\n", note);
+      tell(fmt::format("penstock-sim: note: {}\n", note));
     scenario_.sequences = options.sequences;
     scenario_.policy = preset_parameters("penstock");
     scenario_.micro_batch = middle_divisor(scenario_.sequences);

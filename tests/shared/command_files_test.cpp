@@ -102,6 +102,26 @@ TEST_F(CommandFilesTest, AReplacedFolderHoldsNoInput) {
   EXPECT_TRUE(has(refusal_to_replace("all", "ck"), "would replace what this command reads, " + at("s.toml").string()));
 }
 
+TEST_F(CommandFilesTest, WhatAnOutputUsesBesideItIsTaken) {
+  const auto refusal_beside = [this](const std::string& beside, const std::string& file) {
+    return error_text([&] {
+      CommandFiles files;
+      files.reads(at("ck"));
+      files.replaces(at("new"), "--save");
+      files.uses(at(beside), "--save", "new");
+      files.writes(at(file), "--out");
+      files.check();
+    });
+  };
+  EXPECT_EQ(refusal_beside("new.lock", "out"), "");
+  EXPECT_TRUE(has(refusal_beside("new.lock", "new.lock"),
+                  "--out " + at("new.lock").string() + ": would be written twice, also as " + at("new.lock").string() +
+                      " (--save); name another place"));
+  EXPECT_EQ(refusal_beside("ck", "out"), "--save new: beside it " + at("ck").string() +
+                                             " would replace what this command reads, " + at("ck").string() +
+                                             "; name another place");
+}
+
 TEST_F(CommandFilesTest, NoOutputDestroysAnother) {
   const auto refusal_of_two = [this](const std::string& a, const std::string& b) {
     return error_text([&] {

@@ -10,6 +10,7 @@
 
 #include "exec/calibrate/host_machine.h"
 #include "exec/calibrate/stopwatch.h"
+#include "shared/ir/host_pass_names.h"
 #include "shared/model/kernels.h"
 #include "tests/shared/policy/small_models.h"
 #include "tests/shared/temporary_folder.h"
@@ -105,6 +106,15 @@ TEST(CalibrateHost, WritesWhatReadProfileAccepts) {
   EXPECT_EQ(machine.gpu.hbm_bytes, std::int64_t{1} << 30);  // capacities are chosen, not measured
   EXPECT_GT(machine.host_op_seconds, 0);
   EXPECT_GT(machine.cpu.adamw_by_threads.at(0).per_second, 0);
+  // Sums and norms take other times than a copy of as many bytes: no schedule's are priced by the rate of DRAM.
+  std::set<std::string> passes;
+  for (const HostPassPoint& point : machine.cpu.passes)
+    if (point.threads == 1) passes.insert(point.name);
+  for (const ElementType sum : {ElementType::bf16, ElementType::fp32})
+    for (const ElementType part : {ElementType::bf16, ElementType::fp32})
+      for (const std::string& name :
+           {finish_pass_name(sum, part), accumulate_pass_name(part, sum, true), accumulate_pass_name(part, sum, false)})
+        EXPECT_TRUE(passes.contains(name)) << name;
 }
 
 }  // namespace

@@ -54,6 +54,26 @@ TEST_F(OutputsTest, FoldersOfACheckpointAreNotDumpedOrComparedInto) {
   EXPECT_EQ(json("run s.toml --steps 1 --resume ck --json")["steps"][0]["step"], 3);
 }
 
+TEST_F(OutputsTest, NothingGoesWhereASaveWritesBesideItsFolder) {
+  for (const char* file : {"ck.lock", "ck.partial", "ck.new", "ck.previous", "./other/../CK.LOCK"}) {
+    fs::create_directories(folder_.path() / "other");
+    expect_refused(std::string("run s.toml --save ck --timeline ") + file, "(--save)");
+  }
+  for (const char* folder : {"ck.partial", "ck.new/deeper", "ck.previous", "ck.lock"}) {
+    expect_refused(std::string("run s.toml --save ck --dump ") + folder, "(--save), which is written as a whole");
+    expect_refused(std::string("run s.toml --save ck/ --compare ") + folder, "(--save), which is written as a whole");
+  }
+  EXPECT_EQ(run("run s.toml --steps 1 --save ck.new").code, 0);
+  shell("cp -r ck.new ck.previous");
+  expect_refused("run s.toml --resume ck.new --save ck",
+                 "--save ck: beside it ck.new would replace what this command reads, ck.new");
+  expect_refused("run s.toml --set run.weights=ck.new/model.safetensors --save ck", "would replace");
+  // A backup of that name is somebody's, and is read like any other.
+  EXPECT_EQ(run("run s.toml --steps 1 --resume ck.previous --save other/ck").code, 0);
+  // Without a save the names are like any other.
+  EXPECT_EQ(run("run s.toml --steps 1 --timeline ck.lock").code, 0);
+}
+
 TEST_F(OutputsTest, NothingGoesIntoWhatIsReadAsAWhole) {
   EXPECT_EQ(run("run s.toml --steps 1 --save ck").code, 0);
   folder_.write("data/a.txt", std::string(4096, 'a'));

@@ -115,7 +115,11 @@ TEST_F(ValidationTest, TheModelMayLieBesideTheRecording) {
   const TemporaryFolder away;
   fs::create_directories(away.path() / "models");
   for (const char* file : {"moved.json", "desk.json"}) fs::copy_file(runs() / file, away.path() / file);
-  EXPECT_MENTIONS(error_of(away.path()), "models/tiny.json is neither beside the recording nor in a folder above");
+  fs::copy_file(folder_.path() / "models/tiny.json", away.path() / "tiny.json");  // not where the scenario says
+  EXPECT_MENTIONS(error_of(away.path()),
+                  "models/tiny.json is neither beside the recording nor in a folder above; "
+                  "put it at " +
+                      (away.path() / "models/tiny.json").string());
   fs::copy_file(folder_.path() / "models/tiny.json", away.path() / "models/tiny.json");
   const Rows rows = validate_folder(away.path(), {});
   ASSERT_EQ(rows.recorded.size(), 1u);  // neither the model nor the profile is taken for a recording
