@@ -67,8 +67,13 @@ std::string record_checksum_in(const fs::path& folder) {
   }
 }
 
+CheckpointNames names_to_read(const fs::path& given) {
+  const fs::path name = given.lexically_normal().filename();
+  return checkpoint_names(name == "." || name == ".." ? fs::weakly_canonical(given) : given);
+}
+
 fs::path find_checkpoint(const fs::path& given) {
-  const CheckpointNames names = checkpoint_names(given);
+  const CheckpointNames names = names_to_read(given);
   if (is_there(names.folder)) return names.folder;
   if (was_on_its_way(names)) return names.finished;
   std::string others;

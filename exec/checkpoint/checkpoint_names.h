@@ -20,6 +20,9 @@ struct CheckpointNames {
 /// InputError if it names no folder of its own ("..") or its links lead in a circle.
 CheckpointNames checkpoint_names(const std::filesystem::path& given);
 
+/// The same of a folder that is only read, which "." and ".." may name.
+CheckpointNames names_to_read(const std::filesystem::path& given);
+
 /// Whether a file of this name is part of a checkpoint, or the rest of one that was being written.
 bool is_checkpoint_file(std::string_view name);
 

@@ -53,7 +53,7 @@ void resume(std::unique_ptr<Checkpoint> checkpoint, const fs::path& from, const 
   for (const ChangedValue& value : resumed.changed) in_vain.erase(value.key);
   resumed.allowed_in_vain.assign(in_vain.begin(), in_vain.end());
   checkpoint->verify(setup.scenario.model);
-  if (checkpoint->folder() != checkpoint_names(from).folder)
+  if (checkpoint->folder() != names_to_read(from).folder)
     note(fmt::format("{}: is not there, for a save was cut off; going on from {}, which was to be put there",
                      from.string(), checkpoint->folder().string()));
   setup.steps_before = checkpoint->step();

@@ -118,6 +118,13 @@ TEST_F(ResumeTest, TheFirstFormatIsRefusedWithAWayOn) {
   EXPECT_EQ(run("run s.toml --steps 1 --set run.weights=c").code, 0);
 }
 
+TEST_F(ResumeTest, TheFolderThatOneStandsInCanBeRead) {
+  const std::string place = "cd c && " PENSTOCK_EXEC_PROGRAM " run ../s.toml --steps 1 --resume ";
+  for (const char* here : {".", "./", "../c", "../c/."})
+    EXPECT_EQ(std::system(("cd '" + folder_.path().string() + "' && " + place + here + " >out 2>err").c_str()), 0)
+        << here;
+}
+
 TEST_F(ResumeTest, WeightsThatAreNotReadAreSaid) {
   const Outcome outcome = resume("--set run.weights=c");
   EXPECT_EQ(outcome.code, 0) << outcome.err;
