@@ -10,6 +10,7 @@
 #include "shared/error.h"
 #include "shared/json_reader.h"
 #include "shared/model/config_json_rope.h"
+#include "shared/model/foreign_keys.h"
 #include "shared/model/model_families.h"
 #include "shared/nearest_name.h"
 
@@ -109,7 +110,7 @@ ModelFamily read_family(JsonObject& object, const json& document) {
   object.fail("model_type", fmt::format("\"{}\" cannot be read: {}", type.substr(0, 60), why_not_supported(type)));
 }
 
-/// Keys that change the mathematics. Everything else that config.json may hold (dtype, token ids, initializer_range,
+/// Keys that change the mathematics, besides those of other families. Everything else that config.json may hold (dtype, token ids, initializer_range,
 /// use_cache, ...) changes neither shapes nor values.
 void refuse_unsupported(JsonObject& object, const ModelConfig& config) {
   if (given(object, "hidden_act")) {
@@ -241,6 +242,7 @@ ModelConfig read_model_config(const std::filesystem::path& path) {
   read_rope(object, config);
   read_window(object, config);
   refuse_unsupported(object, config);
+  refuse_foreign_keys(object, config);
   check_model_config(config, path.string());
   return config;
 }

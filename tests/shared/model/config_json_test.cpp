@@ -310,6 +310,32 @@ TEST(ConfigJson, RefusalsNameTheNearestFamilyThatWorks) {
   EXPECT_MENTIONS(refusal(replaced(kLlama, "\"llama\"", "7")), "model_type: expected a text, found 7");
 }
 
+TEST(ConfigJson, WhatOtherFamiliesChangeIsNotPassedOver) {
+  for (const auto& [member, what] :
+       {std::pair{"\"attn_logit_softcapping\": 50.0",
+                  "attn_logit_softcapping: 50.0 cannot be read: scores of attention"},
+        {"\"final_logit_softcapping\": 30.0", "logits are capped"},
+        {"\"num_local_experts\": 8", "num_local_experts: 8 cannot be read: its MLPs are mixtures of experts"},
+        {"\"num_experts\": 128", "mixtures of experts"},
+        {"\"embedding_multiplier\": 12.0", "embeddings are scaled"},
+        {"\"logits_scaling\": 8", "logits are scaled"},
+        {"\"attention_multiplier\": 0.0156", "another factor than 1 / sqrt(head_dim)"},
+        {"\"query_pre_attn_scalar\": 256", "another factor"},
+        {"\"use_qk_norm\": true", "the nearest that can be read is qwen3"},
+        {"\"clip_qkv\": 8.0", "clipped"},
+        {"\"alibi\": true", "ALiBi"},
+        {"\"attention_chunk_size\": 8192", "attention ends at chunks"},
+        {"\"no_rope_layers\": [1, 1, 0]", "no rotary embedding"},
+        {"\"resid_pdrop\": 0.1", "there is no dropout here"}})
+    EXPECT_NE(refusal_with(member).find(what), std::string::npos) << member << ": " << refusal_with(member);
+  // What changes nothing may stand there.
+  EXPECT_EQ(read_with("\"attn_logit_softcapping\": null, \"use_qk_norm\": false, \"num_experts\": 1, "
+                      "\"embedding_multiplier\": 1.0, \"attention_multiplier\": 0.25, \"query_pre_attn_scalar\": 16, "
+                      "\"resid_pdrop\": 0.0, \"no_rope_layers\": [], \"pretraining_tp\": 1")
+                .hidden,
+            64);
+}
+
 TEST(ConfigJson, SaysWhatAFileWithoutAModelTypeIs) {
   EXPECT_MENTIONS(refusal(replaced(kLlama, "\"model_type\": \"llama\",", "")),
                   "model_type: is missing; expected one of llama, qwen2, qwen3, mistral; architectures has "

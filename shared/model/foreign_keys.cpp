@@ -1,0 +1,77 @@
+#include "shared/model/foreign_keys.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+namespace penstock {
+namespace {
+
+using nlohmann::json;
+
+constexpr double kNone = -1;  // no number leaves the mathematics as it is
+
+struct ForeignKey {
+  const char* name;
+  double neutral;
+  const char* what;
+};
+
+/// As transformers' configurations call them; which families have them stands behind.
+constexpr ForeignKey kForeign[] = {
+    {"attn_logit_softcapping", kNone, "scores of attention are capped"},                                // gemma2
+    {"final_logit_softcapping", kNone, "logits are capped"},                                            // gemma2
+    {"embedding_multiplier", 1, "embeddings are scaled"},                                               // granite
+    {"residual_multiplier", 1, "residuals are scaled"},                                                 // granite
+    {"logits_scaling", 1, "logits are scaled"},                                                         // granite
+    {"logit_scale", 1, "logits are scaled"},                                                            // cohere
+    {"scale_emb", 1, "embeddings are scaled"},                                                          // minicpm
+    {"scale_depth", kNone, "residuals are scaled"},                                                     // minicpm
+    {"num_local_experts", 1, "its MLPs are mixtures of experts"},                                       // mixtral
+    {"num_experts", 1, "its MLPs are mixtures of experts"},                                             // qwen3_moe
+    {"n_routed_experts", 1, "its MLPs are mixtures of experts"},                                        // deepseek_v3
+    {"kv_lora_rank", kNone, "attention is latent"},                                                     // deepseek_v3
+    {"use_qk_norm", kNone, "queries and keys are normalised; the nearest that can be read is qwen3"},   // cohere
+    {"qk_layernorm", kNone, "queries and keys are normalised; the nearest that can be read is qwen3"},  // phi
+    {"clip_qkv", kNone, "queries, keys and values are clipped"},                                        // olmo
+    {"alibi", kNone, "positions are ALiBi"},                                                            // falcon
+    {"parallel_attn", kNone, "attention is beside the MLP"},                                            // falcon
+    {"use_parallel_residual", kNone, "attention is beside the MLP"},                                    // gpt_neox
+    {"attention_chunk_size", kNone, "attention ends at chunks"},                                        // llama4
+    {"no_rope_layers", kNone, "some of its layers have no rotary embedding"},                           // smollm3
+    {"rope_interleaved", kNone, "rotary embeddings are of neighbouring elements"},                      // smollm
+    {"embd_pdrop", 0, "there is no dropout here"},                                                      // phi3
+    {"resid_pdrop", 0, "there is no dropout here"},                                                     // phi3
+    {"hidden_dropout", 0, "there is no dropout here"},                                                  // falcon
+};
+
+bool changes_nothing(const json& value, double neutral) {
+  if (value.is_null() || value == false || ((value.is_array() || value.is_object()) && value.empty())) return true;
+  return neutral != kNone && value.is_number() && value.get<double>() == neutral;
+}
+
+void refuse(JsonObject& object, const ForeignKey& key) {
+  if (!object.has(key.name) || changes_nothing(object.value(key.name), key.neutral)) return;
+  object.fail(key.name, fmt::format("{} cannot be read: {}", shown(object.value(key.name)), key.what));
+}
+
+}  // namespace
+
+void refuse_foreign_keys(JsonObject& object, const ModelConfig& config) {
+  for (const ForeignKey& key : kForeign) refuse(object, key);
+  // What attention is scaled by is 1 / sqrt(head_dim) here, under either key.
+  const auto head_dim = static_cast<double>(config.head_dim);
+  const char* const what = "attention is scaled by another factor than 1 / sqrt(head_dim)";
+  const auto is_near = [&](const char* name, double usual) {
+    const json& value = object.value(name);
+    return value.is_number() && std::abs(value.get<double>() - usual) <= 1e-6 * usual;
+  };
+  if (object.has("query_pre_attn_scalar") && !is_near("query_pre_attn_scalar", head_dim))
+    refuse(object, {"query_pre_attn_scalar", kNone, what});  // gemma2
+  if (object.has("attention_multiplier") && !is_near("attention_multiplier", 1 / std::sqrt(head_dim)))
+    refuse(object, {"attention_multiplier", kNone, what});  // granite
+}
+
+}  // namespace penstock
