@@ -21,8 +21,8 @@ namespace fs = std::filesystem;
 struct Place {
   std::string_view folder, extension;
 };
-constexpr Place kPlaces[] = {
-    {"", ".toml"}, {"models", ".json"}, {"hardware", ".toml"}, {"software", ".toml"}, {"prices", ".toml"}};
+constexpr Place kPlaces[] = {{"", ".toml"},      {"models", ".json"},   {"hardware", ".toml"}, {"cards", ".toml"},
+                             {"hosts", ".toml"}, {"software", ".toml"}, {"prices", ".toml"}};
 
 const Place& place_of(CatalogueKind kind) { return kPlaces[static_cast<std::size_t>(kind)]; }
 
@@ -120,6 +120,11 @@ fs::path named_folder(const fs::path& name) {
   std::error_code ignored;
   if (fs::exists(name, ignored)) return name;
   return first_there({name}, fs::file_type::directory).value_or(name);
+}
+
+std::vector<std::string> catalogue_names(CatalogueKind kind) {
+  const auto folder = catalogue();
+  return folder ? names_of(kind, *folder) : std::vector<std::string>{};
 }
 
 std::string nearest_in_catalogue(CatalogueKind kind, const fs::path& name) {

@@ -1,14 +1,15 @@
-// The catalogue: the scenarios, models, machines, software and prices that come with Penstock, and where they lie.
+// The catalogue: the scenarios, models, machines, cards, hosts, software and prices that come with Penstock, and where they lie.
 #pragma once
 
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace penstock {
 
 /// What a file of the catalogue is; each kind has a folder of its own there and an extension.
-enum class CatalogueKind { scenario, model, hardware, software, prices };
+enum class CatalogueKind { scenario, model, hardware, card, host, software, prices };
 
 /// The catalogue: the first of these folders that has `models` and `hardware` in it.
 ///   scenarios                          in the current folder
@@ -33,6 +34,9 @@ std::filesystem::path named_file(CatalogueKind kind, const std::filesystem::path
 
 /// The same of a folder: "published", "scenarios/measured". A name that is nowhere comes back as it is.
 std::filesystem::path named_folder(const std::filesystem::path& name);
+
+/// The names that stand for the catalogue's files of a kind, in order; none if there is no catalogue.
+std::vector<std::string> catalogue_names(CatalogueKind kind);
 
 /// For messages: "; did you mean gh200 of the catalogue?" for a name that is not there; empty if none is close.
 std::string nearest_in_catalogue(CatalogueKind kind, const std::filesystem::path& name);

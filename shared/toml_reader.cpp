@@ -177,6 +177,14 @@ double TomlSection::rate(const std::string& key) {
   return rate;
 }
 
+double TomlSection::watts(const std::string& key) {
+  return parse_watts(quantity(key, "a power, such as \"450 W\""), place(key));
+}
+
+std::int64_t TomlSection::count(const std::string& key) {
+  return parse_count(quantity(key, "a count, such as 300000 or \"10B\""), place(key));
+}
+
 std::vector<std::string> TomlSection::keys() const {
   std::vector<std::string> keys;
   if (table_ != nullptr)

@@ -65,6 +65,9 @@ class TomlSection {
   double flops(const std::string& key);      // positive
   double seconds(const std::string& key);
   double rate(const std::string& key);  // positive
+  double watts(const std::string& key);
+  /// A whole number of at least 1, or a text such as "10B".
+  std::int64_t count(const std::string& key);
   const TomlValue& value(const std::string& key);
   /// All keys of the table, for tables whose keys are data ("8 threads").
   std::vector<std::string> keys() const;

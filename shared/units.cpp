@@ -38,18 +38,25 @@ constexpr Unit kFlopUnits[] = {{"MFLOP", 1e6}, {"GFLOP", 1e9}, {"TFLOP", 1e12}, 
 constexpr Unit kTimeUnits[] = {{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}};
 constexpr Unit kParameterUnits[] = {{"param", 1}, {"kparam", 1e3}, {"Mparam", 1e6}, {"Gparam", 1e9}};
 
+constexpr Unit kPowerUnits[] = {{"W", 1}, {"kW", 1e3}};
+constexpr Unit kCounts[] = {{"", 1}, {"k", 1e3}, {"M", 1e6}, {"B", 1e9}, {"T", 1e12}};
+
 constexpr Quantity kBytes = {"a size", "24 GiB", "", kByteUnits, 1e18};
 constexpr Quantity kBandwidth = {"a bandwidth", "1008 GB/s", "/s", kByteUnits, 1e18};
 constexpr Quantity kFlops = {"a compute rate", "989 TFLOP/s", "/s", kFlopUnits, 1e21};
 constexpr Quantity kTime = {"a time", "4 us", "", kTimeUnits, 1e9};
 constexpr Quantity kRate = {"an update rate", "4.7 Gparam/s", "/s", kParameterUnits, 1e15};
 
+constexpr Quantity kPower = {"a power", "450 W", "", kPowerUnits, 1e9};
+constexpr Quantity kCount = {"a count", "10B", "", kCounts, 1e18};
+
 constexpr std::size_t kMaxTextLength = 64;
 
 [[noreturn]] void refuse(const Quantity& quantity, std::string_view text, const std::string& place) {
   std::string names;
   for (const Unit& unit : quantity.units)
-    names += fmt::format("{}{}{}", names.empty() ? "" : ", ", unit.name, quantity.suffix);
+    names +=
+        fmt::format("{}{}{}", names.empty() ? "" : ", ", unit.name.empty() ? "nothing" : unit.name, quantity.suffix);
   throw InputError(fmt::format("{}: expected {} with its unit ({}), such as \"{}\"; found \"{}\"", place, quantity.noun,
                                names, quantity.example, text.substr(0, kMaxTextLength)));
 }
@@ -107,6 +114,12 @@ double parse_bandwidth(std::string_view text, const std::string& place) { return
 double parse_flops(std::string_view text, const std::string& place) { return parse(kFlops, text, place); }
 double parse_seconds(std::string_view text, const std::string& place) { return parse(kTime, text, place); }
 double parse_rate(std::string_view text, const std::string& place) { return parse(kRate, text, place); }
+double parse_watts(std::string_view text, const std::string& place) { return parse(kPower, text, place); }
+std::int64_t parse_count(std::string_view text, const std::string& place) {
+  const std::int64_t count = std::llround(parse(kCount, text, place));
+  if (count < 1) throw InputError(fmt::format("{}: expected at least 1; found \"{}\"", place, text));
+  return count;
+}
 
 std::string format_bytes_gib(double bytes) { return fmt::format("{:.2f} GiB", bytes / 1073741824.0); }
 

@@ -6,10 +6,12 @@
 //   bandwidth  the same with /s
 //   compute    MFLOP/s, GFLOP/s, TFLOP/s, PFLOP/s (powers of 1000)
 //   time       ns, us, ms, s
+//   power      W, kW
+//   count      a whole number, or a number and k, M, B (1e9) or T (1e12): tokens
 //   rate       param/s, kparam/s, Mparam/s, Gparam/s: parameters updated per second
 // Every error is an InputError: "<place>: expected a size with its unit (...), such as "24 GiB"; found "24"".
 // Negative, non-finite and absurd values are refused: more than 1e18 bytes or bytes/s, 1e21 FLOP/s, 1e9 s, 1e15
-// param/s. Zero is left to the caller.
+// param/s, 1e9 W, 1e18 of a count. Zero is left to the caller.
 //
 // Thread-safe: no state.
 #pragma once
@@ -29,6 +31,9 @@ double parse_flops(std::string_view text, const std::string& place);
 double parse_seconds(std::string_view text, const std::string& place);
 /// Parameters per second.
 double parse_rate(std::string_view text, const std::string& place);
+double parse_watts(std::string_view text, const std::string& place);
+/// "10B", "1.5e9", "300000": rounded to the nearest whole number; at least 1.
+std::int64_t parse_count(std::string_view text, const std::string& place);
 
 /// "22.35 GiB", also where it is little: one unit for a whole table.
 std::string format_bytes_gib(double bytes);

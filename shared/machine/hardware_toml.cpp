@@ -6,6 +6,7 @@
 
 #include "shared/error.h"
 #include "shared/machine/attention_toml.h"
+#include "shared/machine/card_and_host.h"
 #include "shared/machine/machine.h"
 #include "shared/toml_reader.h"
 #include "shared/units.h"
@@ -67,7 +68,20 @@ void read_dram(const TomlDocument& document, Machine& machine) {
   TomlSection section(document, "dram");
   machine.dram_bytes = section.bytes("capacity", 1 << 20);
   if (section.has("reserve")) machine.reserve_bytes = kept_bytes(section, "reserve", "capacity", machine.dram_bytes);
-  machine.cpu.dram_bytes_per_second = section.bandwidth("bandwidth");
+  if (section.has("channels")) {
+    machine.cpu.dram_bytes_per_second =
+        static_cast<double>(section.integer("channels", 1, 1024)) * section.bandwidth("channel_bandwidth");
+    if (section.has("bandwidth")) section.fail("bandwidth", "stands beside channels; keep one of the two");
+  } else {
+    machine.cpu.dram_bytes_per_second = section.bandwidth("bandwidth");
+  }
+  section.finish();
+}
+
+void read_power(const TomlDocument& document, Machine& machine) {
+  TomlSection section(document, "power");
+  if (section.has("card")) machine.gpu.watts = section.watts("card");
+  if (section.has("host")) machine.host_watts = section.watts("host");
   section.finish();
 }
 
@@ -184,16 +198,29 @@ void read_nvme(const TomlDocument& document, Nvme& nvme) {
 }  // namespace
 
 Machine read_hardware(const std::filesystem::path& path) {
-  const TomlDocument document = read_toml(path);
-  check_tables(document, {"accuracy", "gpu", "attention", "dram", "cpu", "cpu.adamw_by_threads", "cpu.dram_by_threads",
-                          "link", "link.h2d_curve", "link.d2h_curve", "sharing.", "nvme"});
+  TomlDocument document = read_toml(path);
+  Machine parts;
+  compose(document, path.parent_path(), parts);
+  Machine machine = machine_of(document);
+  machine.source = path.string();
+  machine.card = parts.card;
+  machine.host = parts.host;
+  return machine;
+}
+
+Machine machine_of(const TomlDocument& document) {
+  check_tables(document, {"accuracy", "gpu", "attention", "power", "dram", "cpu", "cpu.adamw_by_threads",
+                          "cpu.dram_by_threads", "link", "link.h2d_curve", "link.d2h_curve", "sharing.", "nvme"});
   Machine machine;
   TomlSection top(document, "");
+  top.has("card");
+  top.has("host");
   machine.name = top.text("name");
   top.finish();
-  machine.source = path.string();
+  machine.source = document.place;
   read_accuracy(document, machine);
   read_gpu(document, machine.gpu);
+  read_power(document, machine);
   read_dram(document, machine);
   read_cpu(document, machine);
   read_link(document, machine.link);

@@ -126,6 +126,7 @@ struct Gpu {
   double op_launch_seconds = 0;         // of the launch thread, per op besides its kernels: waits, events
   double op_seconds = 0;                // of the GPU, per op besides its kernels
   int copy_engines = 2;
+  double watts = 0;      // board power; 0: not known
   bool is_host = false;  // the CPU stands in for the GPU: compute takes a core
   std::vector<MatmulPoint> matmuls;
   std::vector<AttentionPoint> attentions;
@@ -160,8 +161,9 @@ struct ErrorRange {
 
 struct Machine {
   std::string name;
-  std::string source;     // file it came from
-  bool measured = false;  // from a profile
+  std::string source;                // file it came from
+  std::filesystem::path card, host;  // the files that it is composed of (card_and_host.h); empty: of none
+  bool measured = false;             // from a profile
   RateClass rates = RateClass::convention;
   std::optional<ErrorRange> error;  // of a hardware file that says so
   Gpu gpu;
@@ -170,6 +172,7 @@ struct Machine {
   Cpu cpu;
   Link link;
   Nvme nvme;
+  double host_watts = 0;       // of everything but the card, at the wall; 0: not known
   double host_op_seconds = 0;  // fixed cost of starting one host op and signalling its end
   Software software;
 };
@@ -190,7 +193,8 @@ std::int64_t reserve_bytes(const Machine& machine);
 TierCapacities usable_memory(const Machine& machine);
 
 /// scenarios/hardware/*.toml. Every quantity is a string with its unit ("24 GiB", "1008 GB/s", "4 us"); a missing or
-/// wrong unit is an InputError that names file, line and key.
+/// wrong unit is an InputError that names file, line and key. A file may be composed of a card and a host
+/// (shared/machine/card_and_host.h).
 Machine read_hardware(const std::filesystem::path& path);
 
 /// scenarios/software/*.toml: changes the figures of `machine` to what that software makes of them. docs/scenario.md

@@ -71,8 +71,8 @@ struct SoftwareMemory {
 };
 
 /// Throws InputError naming file, line and key. A file may begin with another one's settings and items
-/// (`memory_of = "other.toml"`), change settings, and add items or replace those of the same name. Without any [memory.*]
-/// table there are no items.
+/// (`memory_of = "other.toml"`), change settings, and add items or replace those of the same name. Without any
+/// [memory.*] table there are no items.
 SoftwareMemory read_software_memory(const std::filesystem::path& path);
 
 }  // namespace penstock

@@ -13,6 +13,7 @@
 #include "shared/machine/software_setting.h"
 #include "shared/model/model.h"
 #include "shared/policy/parameters.h"
+#include "shared/scenario/cost_keys.h"
 
 namespace penstock {
 
@@ -57,7 +58,7 @@ struct Scenario {
   std::filesystem::path path;
   std::string name;  // file stem
   Model model;
-  Machine machine;                 // hardware file or profile, after the overrides of [machine]
+  Machine machine;                 // hardware file, card and host, or profile, after the overrides of [machine]
   std::filesystem::path software;  // [machine] software; empty: not given
   std::map<std::string, GivenSetting> software_settings;
   std::int64_t sequence_length = 0;
@@ -66,6 +67,7 @@ struct Scenario {
   PolicyParameters policy;      // preset with the overrides of [policy]
   std::set<std::string> fixed;  // the keys of those overrides: what no planner may change
   RunOptions run;
+  CostKeys cost;
   std::optional<Published> published;
   std::string text;                // the file itself, for reports
   std::vector<std::string> notes;  // what is to be said of it and is no error
@@ -82,23 +84,30 @@ Scenario read_scenario(const std::filesystem::path& path);
 
 /// The same with `--set key=value` overrides applied first ("policy.name=megatrain", "machine.profile=p.json"). A value
 /// that is not TOML is a text, so that quotes may be left out. Paths in overrides are relative to the current folder,
-/// or else to the scenario's. machine.profile replaces machine.hardware and the other way round.
+/// or else to the scenario's. Of machine.hardware, machine.profile and machine.card each replaces the others.
 Scenario read_scenario(const std::filesystem::path& path, const std::vector<std::string>& overrides);
 
 /// A scenario that is no file of its own: `place` stands in messages, paths in `text` are relative to `folder`.
 Scenario parse_scenario(const std::string& text, const std::string& place, const std::filesystem::path& folder,
                         const std::vector<std::string>& overrides);
 
-/// The file that a key of a scenario names ("model.config"). In the file `scenario`: relative to its folder; on the command
-/// line: as the shell would take it, or else relative to that folder. Where nothing is there, a model, a machine and a
-/// software are looked up in the catalogue (shared/catalogue.h); a path that is nowhere is the one in that folder.
+/// A scenario that was made and not read: `document` has its keys, each with the place that messages name; `path` is
+/// what it is called, and its folder is where paths in it begin.
+struct TomlDocument;
+Scenario make_scenario(const TomlDocument& document, const std::filesystem::path& path);
+
+/// The file that a key of a scenario names ("model.config"). In the file `scenario`: relative to its folder; on the
+/// command line: as the shell would take it, or else relative to that folder. Where nothing is there, a model, a
+/// machine and a software are looked up in the catalogue (shared/catalogue.h); a path that is nowhere is the one in
+/// that folder.
 struct TomlValue;
 std::filesystem::path scenario_path(const std::string& key, const TomlValue& value,
                                     const std::filesystem::path& scenario);
 
 /// The same as a table of keys, overrides applied, for programs that write a scenario from another one. Only its TOML
 /// has been checked.
-struct TomlDocument;
 TomlDocument read_scenario_document(const std::filesystem::path& path, const std::vector<std::string>& overrides);
+/// `--set` on any document.
+void apply_overrides(const std::vector<std::string>& overrides, TomlDocument& document);
 
 }  // namespace penstock

@@ -11,6 +11,8 @@
 #include "shared/error.h"
 #include "shared/files.h"
 #include "shared/ir/memory.h"
+#include "shared/machine/card_and_host.h"
+#include "shared/machine/part_names.h"
 #include "shared/model/config_json.h"
 #include "shared/model/library_workspace.h"
 #include "shared/model/sequence_limits.h"
@@ -45,14 +47,20 @@ void apply_override(const std::string& text, TomlDocument& document) {
   const std::string place = fmt::format("{}{}", kOverridePlace, text.substr(0, 60));
   if (table.place.empty()) table.place = place;
   table.values[key] = parse_toml_value(text.substr(equals + 1), place);
-  if (table_name == "machine" && key == "profile") table.values.erase("hardware");
-  if (table_name == "machine" && key == "hardware") table.values.erase("profile");
+  if (table_name != "machine") return;
+  for (const char* other : {"hardware", "profile", "card"})
+    if (const bool names_machine = key == "hardware" || key == "profile" || key == "card";
+        names_machine && key != other)
+      table.values.erase(other);
+  if (key == "hardware" || key == "profile") table.values.erase("host");
 }
 
 /// What the catalogue may have of a key's.
 std::optional<CatalogueKind> catalogue_kind(const std::string& key) {
   if (key == "model.config") return CatalogueKind::model;
   if (key == "machine.hardware") return CatalogueKind::hardware;
+  if (key == "machine.card") return CatalogueKind::card;
+  if (key == "machine.host") return CatalogueKind::host;
   if (key == "machine.software") return CatalogueKind::software;
   return std::nullopt;
 }
@@ -67,7 +75,7 @@ class ScenarioReader {
   }
 
   Scenario read() {
-    check_tables(document_, {"model", "machine", "workload", "policy", "run", "software", "published"});
+    check_tables(document_, {"model", "machine", "workload", "policy", "run", "cost", "software", "published"});
     TomlSection(document_, "").finish();
     read_model();
     read_machine();
@@ -75,6 +83,7 @@ class ScenarioReader {
     scenario_.policy = read_policy(document_);
     scenario_.fixed = given_parameters(document_);
     read_run();
+    scenario_.cost = read_cost(document_);
     read_software();
     read_published();
     return std::move(scenario_);
@@ -119,12 +128,21 @@ class ScenarioReader {
     Machine& machine = scenario_.machine;
     const bool hardware = section.has("hardware");
     const bool profile = section.has("profile");
+    const bool card = section.has("card");
     if (hardware && profile) section.fail("profile", "stands beside hardware; keep one of the two");
-    if (!hardware && !profile)
+    if (card && (hardware || profile))
+      section.fail("card", fmt::format("stands beside {}; keep one of the two", hardware ? "hardware" : "profile"));
+    if (section.has("host") && !card)
+      section.fail("host", "stands without card: give both, or the machine by hardware or profile alone");
+    if (!hardware && !profile && !card)
       section.fail("hardware",
-                   "is missing, and so is profile: give hardware = \"hardware/….toml\" or a profile from "
+                   "is missing, and so is profile: give hardware = \"hardware/….toml\", a card, or a profile from "
                    "`penstock-exec calibrate`");
-    machine = profile ? read_profile(existing(section, "profile")) : read_hardware(existing(section, "hardware"));
+    machine = profile    ? read_profile(existing(section, "profile"))
+              : hardware ? read_hardware(existing(section, "hardware"))
+                         : composed(section);
+    for (const std::filesystem::path& part : {machine.card, machine.host})
+      if (!part.empty()) scenario_.files.push_back(part);
     if (section.has("hbm")) machine.gpu.hbm_bytes = section.bytes("hbm", 1 << 20);
     if (section.has("dram")) machine.dram_bytes = section.bytes("dram", 1 << 20);
     if (section.has("reserve")) machine.reserve_bytes = section.bytes("reserve", 0);
@@ -138,6 +156,19 @@ class ScenarioReader {
       apply_software(scenario_.software, machine);
     }
     section.finish();
+  }
+
+  /// A card by its path, or by whatever name people call it; a host likewise.
+  std::filesystem::path part(TomlSection& section, const char* key, decltype(find_card) find) {
+    const std::string name = section.text(key);
+    if (name.empty()) section.fail(key, "expected a name, found an empty text");
+    const bool is_path = name.find('/') != std::string::npos || name.ends_with(".toml");
+    return is_path ? existing(section, key) : find(name, {}, section.place(key));
+  }
+
+  Machine composed(TomlSection& section) {
+    const std::filesystem::path card = part(section, "card", find_card);
+    return read_card_and_host(card, section.has("host") ? part(section, "host", find_host) : "");
   }
 
   /// What is kept of a tier may come from the scenario or the machine's file.
@@ -292,24 +323,31 @@ std::filesystem::path scenario_path(const std::string& key, const TomlValue& val
   return kind ? file_beside(*kind, scenario.parent_path(), given) : scenario.parent_path() / given;
 }
 
+void apply_overrides(const std::vector<std::string>& overrides, TomlDocument& document) {
+  for (const std::string& text : overrides) apply_override(text, document);
+}
+
 TomlDocument read_scenario_document(const std::filesystem::path& path, const std::vector<std::string>& overrides) {
   TomlDocument document = read_toml(path);
-  for (const std::string& text : overrides) apply_override(text, document);
+  apply_overrides(overrides, document);
   return document;
+}
+
+Scenario make_scenario(const TomlDocument& document, const std::filesystem::path& path) {
+  return ScenarioReader(document, path).read();
 }
 
 Scenario read_scenario(const std::filesystem::path& path) { return read_scenario(path, {}); }
 
 Scenario read_scenario(const std::filesystem::path& path, const std::vector<std::string>& overrides) {
-  const TomlDocument document = read_scenario_document(path, overrides);
-  return ScenarioReader(document, path).read();
+  return make_scenario(read_scenario_document(path, overrides), path);
 }
 
 Scenario parse_scenario(const std::string& text, const std::string& place, const std::filesystem::path& folder,
                         const std::vector<std::string>& overrides) {
   TomlDocument document = parse_toml(text, place);
-  for (const std::string& each : overrides) apply_override(each, document);
-  return ScenarioReader(document, folder / "scenario.toml").read();
+  apply_overrides(overrides, document);
+  return make_scenario(document, folder / "scenario.toml");
 }
 
 }  // namespace penstock
