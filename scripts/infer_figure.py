@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Finds the figure of a hardware or software file with which published rows are met.
+"""Finds the figure of a card or software file with which published rows are met.
 
   infer_figure.py BASE.toml ROWS FILE KEY UNIT LOW HIGH
-  infer_figure.py scenarios/published/llmq.toml 4090-3b scenarios/hardware/rtx4090.toml matmul TFLOP/s 100 200
+  infer_figure.py scenarios/published/llmq.toml 4090-3b scenarios/cards/rtx4090.toml matmul TFLOP/s 100 200
 
 ROWS are names in the rows file of BASE, with commas between; they must be marked `calibrates` or `assumed`, so that no
-figure is made from what tests it. FILE is the hardware or software file that they use, KEY one of its keys (the first
+figure is made from what tests it. FILE is the card, hardware or software file that they use, KEY one of its keys (the first
 line that begins with it), UNIT the unit of its value or "" for a number; the figure is sought between LOW and HIGH.
 Prints it, where the geometric mean of predicted over published is 1, and each row's quotient with it. Needs
 build/release/penstock-sim.
@@ -59,6 +59,21 @@ def quotients(base, rows, file_key, path):
         yield json.loads(done.stdout)["step_seconds"] / published
 
 
+def composed(base, rows, card):
+    """The hardware file of the rows, with that card, beside it."""
+    with open(base) as file:
+        hardware = re.search(r'^hardware\s*=\s*"(.*)"', file.read(), re.M).group(1)
+    names = {row.get("machine.hardware") or hardware for row in rows}
+    if len(names) > 1:
+        sys.exit(f"the rows are of several machines: {', '.join(sorted(names))}")
+    with open(os.path.join(os.path.dirname(os.path.abspath(base)), names.pop())) as file:
+        text = re.sub(r"(?m)^card = .*$", f'card = "{card}"', file.read())
+    path = os.path.join(os.path.dirname(card), "composed.toml")
+    with open(path, "w") as file:
+        file.write(text)
+    return path
+
+
 def main():
     if len(sys.argv) != 8:
         sys.exit(__doc__)
@@ -70,13 +85,14 @@ def main():
     line = re.compile(rf"^{re.escape(key)}\s*=.*$", re.M)
     if not line.search(text):
         sys.exit(f"{file}: has no line that begins with '{key} ='")
-    file_key = "machine.software" if os.path.basename(os.path.dirname(os.path.abspath(file))) == "software" else "machine.hardware"
+    kind = os.path.basename(os.path.dirname(os.path.abspath(file)))
+    file_key = "machine.software" if kind == "software" else "machine.hardware"
 
     def mean_at(value, path):
         quantity = f'"{value:.6g} {unit}"' if unit else f"{value:.6g}"
         with open(path, "w") as changed:
             changed.write(line.sub(f"{key} = {quantity}", text, count=1))
-        by_row = list(quotients(base, rows, file_key, path))
+        by_row = list(quotients(base, rows, file_key, composed(base, rows, path) if kind == "cards" else path))
         return math.exp(sum(map(math.log, by_row)) / len(by_row)), by_row
 
     with tempfile.TemporaryDirectory() as folder:

@@ -1,6 +1,7 @@
 // penstock-sim: parses options and calls the commands of sim/program. Exceptions end here.
 #include "shared/command_line.h"
 #include "sim/program/commands.h"
+#include "sim/program/question_options.h"
 
 namespace {
 
@@ -12,15 +13,23 @@ void add_choice(CLI::App* command, ScenarioChoice& choice) {
   add_overrides(command, choice.overrides);
 }
 
+/// SCENARIO, or a question instead.
+void add_scenario_or_question(CLI::App* command, ScenarioChoice& choice, const char* what = "") {
+  add_scenario(command, choice.scenario, what)->required(false);
+  add_question(command, choice);
+}
+
 void add_fit(CLI::App& program, FitOptions& options, Chosen& chosen) {
   CLI::App* command = add_command(program, "fit", "Say how many bytes each tier needs, phase by phase",
                                   "Examples:\n"
                                   "  penstock-sim fit scenarios/quickstart.toml\n"
                                   "  penstock-sim fit scenarios/quickstart.toml --set policy.name=zero2-offload\n"
                                   "  penstock-sim fit --max scenarios/qwen2.5-7b-h200.toml\n"
+                                  "  penstock-sim fit --model qwen2.5-7b --gpu \"RTX 4090\" --ram 64GB\n"
                                   "Exits with 3 if it does not fit, and says by how much, in which tier and phase.\n",
                                   options.json);
-  add_scenario(command, options.scenario.scenario);
+  add_scenario_or_question(command, options.scenario);
+  add_scenario_out(command, options.scenario);
   command->add_flag("--ours", options.ours,
                     "as penstock-exec would run it: without what the code of a preset's system adds");
   command->add_flag("--max", options.max, "how many layers, how long a context, how many tokens per step would fit");
@@ -35,9 +44,11 @@ void add_simulate(CLI::App& program, SimulateCommandOptions& options, Chosen& ch
       "  penstock-sim simulate scenarios/quickstart.toml\n"
       "  penstock-sim simulate scenarios/quickstart.toml --set workload.sequences=64 --json\n"
       "  penstock-sim simulate scenarios/quickstart.toml --profile profile.json --trace trace.json\n"
-      "  penstock-sim simulate scenarios/quickstart.toml --schedule schedule.json --timeline predicted.json\n",
+      "  penstock-sim simulate scenarios/quickstart.toml --schedule schedule.json --timeline predicted.json\n"
+      "  penstock-sim simulate --model qwen2.5-7b --gpu \"RTX 4090\" --ram 128GB --tokens 1B --scenario-out my.toml\n",
       options.json);
-  add_scenario(command, options.scenario.scenario);
+  add_scenario_or_question(command, options.scenario);
+  add_scenario_out(command, options.scenario);
   command->add_option("--schedule", options.schedule, "a schedule as `plan` writes it, instead of the policy's own")
       ->type_name("FILE");
   command
@@ -70,10 +81,11 @@ void add_search(CLI::App& program, SearchCommandOptions& options, Chosen& chosen
                   "Examples:\n"
                   "  penstock-sim search scenarios/qwen2.5-7b-h200.toml\n"
                   "  penstock-sim search scenarios/qwen2.5-7b-h200.toml -o schedule.json --scenario-out plan.toml\n"
+                  "  penstock-sim search --model qwen2.5-7b --gpu \"RTX 4090\" --ram 128GB\n"
                   "Ctrl-C gives the best so far. The plan is the same on every machine and for any number of threads\n"
                   "unless Ctrl-C or --seconds ended it. Exits with 3 if nothing fits, and says by how much.\n",
                   options.json);
-  add_scenario(command, options.scenario.scenario, "; its policy's numerics are kept");
+  add_scenario_or_question(command, options.scenario, "; its policy's numerics are kept");
   command->add_option("-o,--output", options.output, "write the schedule, proved")->type_name("FILE");
   command->add_option("--scenario-out", options.scenario_out, "write the scenario that reproduces it")
       ->type_name("FILE");
@@ -122,9 +134,8 @@ void add_shop(CLI::App& program, ShopOptions& options, Chosen& chosen) {
       "  penstock-sim shop --model scenarios/models/qwen2.5-7b.json --budget 6000 --catalogue my/machines.toml\n"
       "Prices are those of the catalogue; edit it. Exits with 3 if no machine will do, and says what binds.\n",
       options.json);
-  command->add_option("--model", options.model, "Hugging Face config.json, or the name of a model of the catalogue")
-      ->type_name("FILE")
-      ->transform(catalogue_file(CatalogueKind::model))
+  command->add_option("--model", options.model, "a folder with config.json, such a file, or a name of the catalogue")
+      ->type_name("MODEL")
       ->required();
   command->add_option("--tokens-per-second", options.tokens_per_second, "the cheapest machine that gives so many");
   command->add_option("--budget", options.budget, "the fastest machine for so many euros");
@@ -140,6 +151,7 @@ void add_shop(CLI::App& program, ShopOptions& options, Chosen& chosen) {
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
   command->add_option("--threads", options.threads, "0 = all cores")->check(CLI::Range(0, 4096));
+  add_cost(command, options.cost, true);
   command->callback([&] { chosen = [&] { return shop(options); }; });
 }
 
@@ -198,15 +210,15 @@ void add_validate(CLI::App& program, ValidateOptions& options, Chosen& chosen) {
 
 void add_list(CLI::App& program, ListOptions& options, Chosen& chosen) {
   CLI::App* command =
-      add_command(program, "list", "List presets, models, hardware and scenarios",
+      add_command(program, "list", "List presets, models, hardware, cards, hosts and scenarios",
                   "Examples:\n"
                   "  penstock-sim list presets\n"
                   "  penstock-sim list hardware --from my/scenarios\n"
                   "The catalogue is ./scenarios, or what is installed with the program; its scenarios,\n"
                   "models and machines can be named from any folder: penstock-sim fit quickstart\n",
                   options.json);
-  command->add_option("WHAT", options.what, "presets, models, hardware or scenarios; all if left out")
-      ->check(one_of({"presets", "models", "hardware", "scenarios"}));
+  command->add_option("WHAT", options.what, "presets, models, hardware, cards, hosts or scenarios; all if left out")
+      ->check(one_of({"presets", "models", "hardware", "cards", "hosts", "scenarios"}));
   command->add_option("--from", options.folder, "folder of scenarios, with models/ and hardware/ in it")
       ->type_name("FOLDER");
   command->callback([&] { chosen = [&] { return list(options); }; });

@@ -11,6 +11,7 @@
 // curve of copies by size belongs to the card's own link and is left out where the host gives less.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 
@@ -23,6 +24,15 @@ struct TomlDocument;
 /// The machine of a card and a host; `host` empty: the one that such a card is usually in (`host` of its file). Throws
 /// InputError as read_hardware does, and where the card goes into no slot of the host.
 Machine read_card_and_host(const std::filesystem::path& card, const std::filesystem::path& host);
+
+/// What a host is without a card, for lists.
+struct HostFigures {
+  std::string name;
+  std::int64_t dram_bytes = 0;
+  double dram_bytes_per_second = 0;
+  int cores = 0;
+};
+HostFigures read_host_figures(const std::filesystem::path& path);
 
 /// What a hardware file says, once it is whole. Throws InputError.
 Machine machine_of(const TomlDocument& document);

@@ -197,6 +197,15 @@ void read_nvme(const TomlDocument& document, Nvme& nvme) {
 
 }  // namespace
 
+HostFigures read_host_figures(const std::filesystem::path& path) {
+  const TomlDocument document = read_toml(path);
+  Machine machine;
+  read_dram(document, machine);
+  read_cpu(document, machine);
+  return {TomlSection(document, "").text("name"), machine.dram_bytes, machine.cpu.dram_bytes_per_second,
+          machine.cpu.cores};
+}
+
 Machine read_hardware(const std::filesystem::path& path) {
   TomlDocument document = read_toml(path);
   Machine parts;

@@ -6,6 +6,7 @@
 #include <array>
 #include <cctype>
 #include <cerrno>
+#include <iterator>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -50,6 +51,7 @@ bool is_one_of(const std::string& word, const std::array<std::string_view, N>& w
 /// What a name says of a card.
 struct Meant {
   std::vector<std::string> chip;  // in alphabetical order: "RTX PRO 6000" is "6000 pro"
+  std::string spoken;             // the same as it was said: "pro6000"
   std::string memory, form;       // "80", "sxm"; empty: not said
 };
 
@@ -78,6 +80,7 @@ Meant meant_by(std::string_view name) {
       ++i;
     } else {
       meant.chip.push_back(word);
+      meant.spoken += word;
     }
   }
   std::sort(meant.chip.begin(), meant.chip.end());
@@ -125,16 +128,25 @@ std::string names_text(const std::vector<Card>& cards) {
   return text;
 }
 
-/// The nearest names, at most three, the nearest first.
-std::string nearest_cards(const std::string& name, const std::vector<Card>& cards) {
-  std::vector<std::string> left;
-  for (const Card& card : cards) left.push_back(card.stem);
+std::string letters_of(std::string_view name) {
+  std::string letters;
+  for (const std::string& word : words_of(name)) letters += word;
+  return letters;
+}
+
+/// The cards of the nearest chips, at most three, the nearest first.
+std::string nearest_cards(const Meant& meant, const std::vector<Card>& cards) {
+  std::vector<std::string> chips;
+  for (const Card& card : cards)
+    if (const std::string& chip = card.meant.spoken; std::find(chips.begin(), chips.end(), chip) == chips.end())
+      chips.push_back(chip);
   std::vector<Card> nearest;
-  while (nearest.size() < 3) {
-    const std::string next = nearest_name(name, left);
-    if (next.empty()) break;
-    left.erase(std::find(left.begin(), left.end(), next));
-    nearest.push_back(*std::find_if(cards.begin(), cards.end(), [&](const Card& card) { return card.stem == next; }));
+  for (int count = 0; count < 3; ++count) {
+    const std::string chip = nearest_name(meant.spoken, chips);
+    if (chip.empty()) break;
+    chips.erase(std::find(chips.begin(), chips.end(), chip));
+    std::copy_if(cards.begin(), cards.end(), std::back_inserter(nearest),
+                 [&](const Card& card) { return card.meant.spoken == chip; });
   }
   return nearest.empty() ? "the catalogue has " + names_text(cards) : "the nearest are " + names_text(nearest);
 }
@@ -154,12 +166,6 @@ std::string shown_name(const std::string& name) {
   std::string text;
   for (const char c : name.substr(0, kLongestName)) text += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c;
   return name.size() > kLongestName ? text + "..." : text;
-}
-
-std::string letters_of(std::string_view name) {
-  std::string letters;
-  for (const std::string& word : words_of(name)) letters += word;
-  return letters;
 }
 
 }  // namespace
@@ -190,7 +196,7 @@ fs::path find_card(const std::string& name, const fs::path& folder, const std::s
   throw InputError(
       fmt::format("{}: there is no card \"{}\"; {}; `penstock-sim list cards` has all, and a file of your "
                   "own may be named (my/card.toml)",
-                  place, shown_name(name), nearest_cards(name, cards)));
+                  place, shown_name(name), nearest_cards(meant, cards)));
 }
 
 fs::path find_host(const std::string& name, const fs::path& folder, const std::string& place) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <string>
 
@@ -18,10 +19,12 @@ struct CostKeys {
   std::optional<double> life;          // years over which the price is spread, used day and night
   std::optional<double> electricity;   // EUR per kWh
   std::optional<double> watts;         // drawn at the wall while it trains
+  std::filesystem::path prices;        // of parts, rents and electricity; empty: the catalogue's
 };
 
 /// No table reads as nothing. Throws InputError: an unknown key, a figure out of range, epochs without data_tokens,
-/// both beside tokens.
+/// both beside tokens, prices
+/// without an amount. `prices` is left to whoever knows where paths begin.
 CostKeys read_cost(const TomlDocument& document);
 
 }  // namespace penstock

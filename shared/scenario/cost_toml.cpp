@@ -57,7 +57,10 @@ CostKeys read_cost(const TomlDocument& document) {
   number("life", cost.life, kLeastYears, kMostYears);
   number("electricity", cost.electricity, 0, kMostEurosPerKwh);
   if (section.has("watts")) cost.watts = section.watts("watts");
+  section.has("prices");
   section.finish();
+  if (!cost.tokens)
+    section.fail("tokens", "is missing: hours and euros are of so many tokens, such as tokens = \"10B\"");
   return cost;
 }
 

@@ -61,6 +61,7 @@ std::optional<CatalogueKind> catalogue_kind(const std::string& key) {
   if (key == "machine.hardware") return CatalogueKind::hardware;
   if (key == "machine.card") return CatalogueKind::card;
   if (key == "machine.host") return CatalogueKind::host;
+  if (key == "cost.prices") return CatalogueKind::prices;
   if (key == "machine.software") return CatalogueKind::software;
   return std::nullopt;
 }
@@ -83,7 +84,7 @@ class ScenarioReader {
     scenario_.policy = read_policy(document_);
     scenario_.fixed = given_parameters(document_);
     read_run();
-    scenario_.cost = read_cost(document_);
+    read_prices();
     read_software();
     read_published();
     return std::move(scenario_);
@@ -244,6 +245,12 @@ class ScenarioReader {
     if (section.has("learning_rate_warmup_steps"))
       run.learning_rate_warmup_steps =
           static_cast<int>(section.integer("learning_rate_warmup_steps", 0, 1'000'000'000));
+  }
+
+  void read_prices() {
+    scenario_.cost = read_cost(document_);
+    TomlSection section(document_, "cost");
+    if (section.has("prices")) scenario_.cost.prices = existing(section, "prices");
   }
 
   /// Which settings there are, the software's file says; whoever reads it refuses the others.

@@ -9,8 +9,12 @@
 
 namespace penstock::sim {
 
-/// The text of a file to be written to `target`, whose folder decides how paths are written. `document` is that of
-/// `source` with its overrides (read_scenario_document).
+/// The text of a file to be written to `target`, whose folder decides how paths are written; names of the catalogue
+/// stay names. `document` is that of `source` with its overrides. The same without a plan: `document` as it is, its
+/// [published] left out.
+std::string document_text(const TomlDocument& document, const std::filesystem::path& source,
+                          const std::filesystem::path& target);
+
 std::string scenario_text(const TomlDocument& document, const std::filesystem::path& source,
                           const std::filesystem::path& target, const Candidate& plan);
 

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 
+#include "shared/command_files.h"
 #include "shared/error.h"
+#include "shared/files.h"
 #include "shared/ir/checker.h"
 #include "shared/ir/schedule_json.h"
 #include "shared/ir/schedule_names.h"
@@ -14,6 +16,7 @@
 #include "shared/units.h"
 #include "sim/planner/candidate_text.h"
 #include "sim/planner/open_policy.h"
+#include "sim/planner/scenario_text.h"
 #include "sim/program/commands.h"
 #include "sim/program/progress.h"
 
@@ -25,6 +28,26 @@ std::vector<std::string> all_overrides(const ScenarioChoice& choice) {
   if (!choice.profile.empty())
     overrides.push_back("machine.profile=" + toml_quoted(std::filesystem::absolute(choice.profile).string()));
   return overrides;
+}
+
+/// `defaults`: what a question left open.
+TomlDocument document_of(const ScenarioChoice& choice, std::string& defaults) {
+  const std::vector<std::string> asked = choice.question.given();
+  if (!choice.scenario.empty() && !asked.empty())
+    throw InputError(fmt::format(
+        "{} stands beside the scenario {}, which says that already: leave SCENARIO away, or change it by --set "
+        "(model.config, machine.card, machine.dram, workload.sequences, ...)",
+        asked.front(), choice.scenario.string()));
+  if (choice.scenario.empty() && asked.empty())
+    throw InputError(
+        "which scenario? Give SCENARIO, a file or a name of `penstock-sim list scenarios`, or a question: "
+        "--model qwen2.5-7b --gpu \"RTX 4090\" --ram 64GB");
+  TomlDocument document = choice.scenario.empty() ? question_document(choice.question, !choice.profile.empty(),
+                                                                      scenario_file(choice).parent_path(), defaults)
+                                                  : read_toml(choice.scenario);
+  apply_overrides(all_overrides(choice), document);
+  put_cost(choice.cost, document);
+  return document;
 }
 
 void require_same_workload(const Schedule& schedule, const Scenario& scenario, const std::filesystem::path& file) {
@@ -49,7 +72,30 @@ void require_same_workload(const Schedule& schedule, const Scenario& scenario, c
 
 Scenario load_scenario_quietly(const ScenarioChoice& choice) {
   if (!choice.profile.empty()) read_profile(choice.profile);  // its errors are said of the file, not of an override
-  return read_scenario(choice.scenario, all_overrides(choice));
+  std::string defaults;
+  const TomlDocument document = document_of(choice, defaults);
+  Scenario scenario = make_scenario(document, scenario_file(choice));
+  if (!choice.scenario.empty()) return scenario;
+  scenario.files.erase(scenario.files.begin());  // itself, which is no file
+  scenario.text = document_text(document, scenario.path, scenario.path);
+  scenario.notes.insert(scenario.notes.begin(), defaults);
+  return scenario;
+}
+
+std::filesystem::path scenario_file(const ScenarioChoice& choice) {
+  if (!choice.scenario.empty()) return choice.scenario;
+  return choice.scenario_out.empty() ? "question" : choice.scenario_out;
+}
+
+void write_scenario(const ScenarioChoice& choice, const Scenario& scenario) {
+  if (choice.scenario_out.empty()) return;
+  CommandFiles files;
+  files.reads(scenario.files);
+  files.writes(choice.scenario_out, "--scenario-out");
+  files.check();
+  write_text_file(choice.scenario_out,
+                  document_text(load_scenario_document(choice), scenario.path, choice.scenario_out));
+  fmt::print(stderr, "penstock-sim: note: scenario written to {}\n", choice.scenario_out.string());
 }
 
 Scenario load_scenario(const ScenarioChoice& choice) {
@@ -59,7 +105,8 @@ Scenario load_scenario(const ScenarioChoice& choice) {
 }
 
 TomlDocument load_scenario_document(const ScenarioChoice& choice) {
-  return read_scenario_document(choice.scenario, all_overrides(choice));
+  std::string defaults;
+  return document_of(choice, defaults);
 }
 
 std::string planned_line(Scenario& scenario) {

@@ -10,12 +10,16 @@
 
 #include "shared/scenario/scenario.h"
 #include "shared/toml_reader.h"
+#include "sim/program/question.h"
 
 namespace penstock::sim {
 
-/// A scenario file with what the command line changes in it.
+/// A scenario file, or a question in the place of one, with what the command line changes in it.
 struct ScenarioChoice {
-  std::filesystem::path scenario;
+  std::filesystem::path scenario;  // empty: the question's
+  Question question;
+  CostOptions cost;
+  std::filesystem::path scenario_out;  // empty: the scenario is not written
   std::filesystem::path profile;       // empty: the machine that the scenario names
   std::vector<std::string> overrides;  // "key=value"
 };
@@ -24,6 +28,11 @@ Scenario load_scenario(const ScenarioChoice& choice);
 Scenario load_scenario_quietly(const ScenarioChoice& choice);
 /// Its keys, with the same overrides.
 TomlDocument load_scenario_document(const ScenarioChoice& choice);
+/// What it is called: the file, or for a question the file that it is to be written to, or "question".
+std::filesystem::path scenario_file(const ScenarioChoice& choice);
+/// Writes what `--scenario-out` asks for, and says so on standard error. Throws InputError if `scenario` was read from
+/// there.
+void write_scenario(const ScenarioChoice& choice, const Scenario& scenario);
 
 struct FitOptions {
   ScenarioChoice scenario;
@@ -78,7 +87,8 @@ struct SweepOptions {
 int sweep(const SweepOptions& options);
 
 struct ShopOptions {
-  std::filesystem::path model;                      // config.json
+  std::string model;  // as of a question
+  CostOptions cost;
   std::filesystem::path catalogue;                  // machines and prices; empty: those of the catalogue
   std::optional<double> tokens_per_second, budget;  // one of them; euros
   std::int64_t sequence_length = 1024;

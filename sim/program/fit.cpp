@@ -29,6 +29,10 @@ std::string fits_text(const SystemVerdict& verdict, const std::string& system_ex
 
 int fit(const FitOptions& options) {
   Scenario scenario = load_scenario(options.scenario);
+  write_scenario(options.scenario, scenario);
+  if (scenario.cost.tokens)
+    fmt::print(stderr, "penstock-sim: note: fit counts bytes; `simulate` says what {} take in hours and euros\n",
+               scenario.cost.amount);
   const Scenario asked = scenario;
   const std::string planned = planned_line(scenario);
   const Schedule schedule = proved_schedule(scenario, {});

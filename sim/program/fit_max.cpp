@@ -73,6 +73,7 @@ std::string window_text(const ModelConfig& config) {
 
 int fit_max(const FitOptions& options) {
   const Scenario scenario = load_scenario(options.scenario);
+  write_scenario(options.scenario, scenario);
   const std::vector<Most> rows = all_of(scenario);
   const std::int64_t sequences = kMostSequencesTried / scenario.micro_batch * scenario.micro_batch;
   if (options.json) {

@@ -6,6 +6,7 @@
 
 #include "shared/catalogue.h"
 #include "shared/error.h"
+#include "shared/machine/card_and_host.h"
 #include "shared/model/config_json.h"
 #include "shared/policy/parameters.h"
 #include "shared/units.h"
@@ -86,6 +87,48 @@ std::vector<Entry> list_hardware(const fs::path& folder) {
   return entries;
 }
 
+/// Not every catalogue has them.
+std::vector<fs::path> parts_in(const fs::path& folder) {
+  std::error_code ignored;
+  return fs::exists(folder, ignored) ? files_in(folder, ".toml") : std::vector<fs::path>{};
+}
+
+std::vector<Entry> list_cards(const fs::path& folder) {
+  std::vector<Entry> entries;
+  for (const fs::path& file : parts_in(folder / "cards")) {
+    const Machine machine = read_card_and_host(file, {});
+    const Gpu& gpu = machine.gpu;
+    entries.push_back(
+        {file.stem().string(),
+         fmt::format("{}: HBM {}, {:.0f} W, usually in {}", gpu.name, format_bytes(static_cast<double>(gpu.hbm_bytes)),
+                     gpu.watts, machine.host.stem().string()),
+         {{"name", file.stem().string()},
+          {"file", file.string()},
+          {"gpu", gpu.name},
+          {"hbm_bytes", gpu.hbm_bytes},
+          {"watts", gpu.watts},
+          {"host", machine.host.stem().string()}}});
+  }
+  return entries;
+}
+
+std::vector<Entry> list_hosts(const fs::path& folder) {
+  std::vector<Entry> entries;
+  for (const fs::path& file : parts_in(folder / "hosts")) {
+    const HostFigures host = read_host_figures(file);
+    entries.push_back(
+        {file.stem().string(),
+         fmt::format("{}: DRAM {} at {}, {} cores", host.name, format_bytes(static_cast<double>(host.dram_bytes)),
+                     format_bandwidth(host.dram_bytes_per_second), host.cores),
+         {{"name", file.stem().string()},
+          {"file", file.string()},
+          {"dram_bytes", host.dram_bytes},
+          {"dram_bytes_per_second", host.dram_bytes_per_second},
+          {"cores", host.cores}}});
+  }
+  return entries;
+}
+
 std::vector<Entry> list_scenarios(const fs::path& folder) {
   std::vector<Entry> entries;
   for (const fs::path& file : files_in(folder, ".toml")) {
@@ -131,6 +174,8 @@ int list(const ListOptions& options) {
   add("presets", list_presets);
   add("models", [&] { return list_models(catalogue); });
   add("hardware", [&] { return list_hardware(catalogue); });
+  add("cards", [&] { return list_cards(catalogue); });
+  add("hosts", [&] { return list_hosts(catalogue); });
   add("scenarios", [&] { return list_scenarios(catalogue); });
   fmt::print("{}", options.json ? json_text(result) : text);
   return kExitDone;

@@ -13,6 +13,7 @@
 #include "shared/scenario/policy_toml.h"
 #include "shared/toml_reader.h"
 #include "shared/units.h"
+#include "sim/money/bill.h"
 #include "sim/planner/candidate_text.h"
 #include "sim/planner/drive_use.h"
 #include "sim/planner/evaluator.h"
@@ -233,6 +234,7 @@ SearchResult run_search(const Scenario& scenario, const SearchCommandOptions& co
 
 int search_command(const SearchCommandOptions& command) {
   const Scenario scenario = load_scenario(command.scenario);
+  const PartPrices prices = prices_of(scenario.cost);
   CommandFiles outputs;
   outputs.reads(scenario.files);
   outputs.writes(command.output, "-o");
@@ -257,13 +259,16 @@ int search_command(const SearchCommandOptions& command) {
   }
   if (!command.scenario_out.empty()) {
     const TomlDocument document = load_scenario_document(command.scenario);
-    write_text_file(command.scenario_out, scenario_text(document, command.scenario.scenario, command.scenario_out,
+    write_text_file(command.scenario_out, scenario_text(document, scenario_file(command.scenario), command.scenario_out,
                                                         result.best.front().candidate));
     files += fmt::format("scenario written to {}\n", command.scenario_out.string());
   }
   const std::string only = simulated_only(found.schedule, found.scenario);
+  const std::optional<Bill> bill = make_bill(scenario.cost, prices, scenario.machine, found.schedule.tokens_per_step(),
+                                             found.prediction.step_seconds, step_error_range(scenario.machine));
   if (command.json) {
     ordered_json json = search_json(found, result, options);
+    if (bill) json["cost"] = bill_json(*bill);
     put_executable(json, only);
     fmt::print("{}", json_text(json));
     return kExitDone;
@@ -278,7 +283,8 @@ int search_command(const SearchCommandOptions& command) {
              step_range_text(prediction.step_seconds, error));
   fmt::print("throughput          {:.1f} tokens/s, {} ({} tokens per step)\n", prediction.tokens_per_second,
              rate_range_text(prediction.tokens_per_second, error), format_count(found.schedule.tokens_per_step()));
-  fmt::print("model FLOPs         {}\n", format_flops(prediction.model_flops / prediction.step_seconds));
+  fmt::print("{}model FLOPs         {}\n", bill_text(bill),
+             format_flops(prediction.model_flops / prediction.step_seconds));
   fmt::print("{}\n{}\n", why_text(found), presets_text(found, result.presets));
   if (options.front)
     fmt::print("{}\n{}\n", front_text(found, result.by_dram, "DRAM"), front_text(found, result.by_hbm, "HBM"));

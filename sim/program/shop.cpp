@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <utility>
 
 #include "shared/catalogue.h"
 #include "shared/compare/table.h"
@@ -15,11 +16,13 @@
 #include "shared/standard_streams.h"
 #include "shared/units.h"
 #include "sim/cost/rates.h"
+#include "sim/money/bill.h"
 #include "sim/planner/candidate_text.h"
 #include "sim/planner/catalogue.h"
 #include "sim/planner/drive_use.h"
 #include "sim/planner/evaluator.h"
 #include "sim/planner/search.h"
+#include "sim/program/bill_table.h"
 #include "sim/program/choice.h"
 #include "sim/program/commands.h"
 #include "sim/program/memory_text.h"
@@ -43,7 +46,8 @@ struct Verdict {
   std::string binding;         // what bounds the plan
   std::string simulated_only;  // why penstock-exec does not run it; empty: it does
 
-  ErrorRange error;  // of the prediction, by the machine's file
+  ErrorRange error;          // of the prediction, by the machine's file
+  std::optional<Bill> bill;  // of --tokens, where it fits
 
   double sure() const { return rate_range(tokens_per_second, error).low; }
 };
@@ -51,9 +55,10 @@ struct Verdict {
 class Shop {
  public:
   /// `machines` will be judged at most, the catalogue's and one of them with each upgrade.
-  Shop(const ShopOptions& options, std::size_t machines) : options_(options), machines_(machines) {
-    scenario_.path = options.model;
-    scenario_.model = make_model(read_model_config(options.model));
+  Shop(const ShopOptions& options, std::size_t machines)
+      : options_(options), cost_(cost_keys(options.cost)), prices_(prices_of(cost_)), machines_(machines) {
+    scenario_.path = model_config_file(options.model, "shop: --model");
+    scenario_.model = make_model(read_model_config(scenario_.path));
     scenario_.name = scenario_.model.config.name;
     scenario_.sequence_length = options.sequence_length;
     const ModelConfig& config = scenario_.model.config;
@@ -74,7 +79,7 @@ class Shop {
     StatusLine status(head + "planning");
     Scenario scenario = scenario_;
     scenario.machine = machine;
-    Verdict verdict{name, price, false, 0, bound(scenario), {}, {}, {}, {}, step_error_range(machine)};
+    Verdict verdict{name, price, false, 0, bound(scenario), {}, {}, {}, {}, step_error_range(machine), {}};
     SearchOptions options;
     options.tolerance = 0.003;
     options.front = false;
@@ -94,6 +99,7 @@ class Shop {
     scenario.policy = best.candidate.parameters;
     const Schedule schedule = make_schedule(scenario.policy_input());
     verdict.simulated_only = drive_use(schedule);
+    verdict.bill = bill(machine, price, schedule.tokens_per_step(), best.step_seconds);
     verdict.binding = simulate(schedule, machine, {64, false, false}).bounds.binding;
     return verdict;
   }
@@ -132,6 +138,12 @@ class Shop {
     }
   }
 
+  std::optional<Bill> bill(const Machine& machine, const Price& price, std::int64_t tokens, double step) const {
+    CostKeys cost = cost_;
+    cost.price = price.euros;
+    return make_bill(cost, prices_, machine, tokens, step, step_error_range(machine));
+  }
+
   static double tokens(const Scenario& scenario) {
     return static_cast<double>(scenario.sequence_length) * scenario.sequences;
   }
@@ -150,6 +162,8 @@ class Shop {
   }
 
   const ShopOptions& options_;
+  const CostKeys cost_;
+  const PartPrices prices_;
   Scenario scenario_;
   std::size_t machines_, judged_ = 0;
 };
@@ -190,6 +204,12 @@ std::string verdicts_text(const std::vector<Verdict>& verdicts) {
   return table_text(rows);
 }
 
+std::vector<std::pair<std::string, std::optional<Bill>>> bills_of(const std::vector<Verdict>& verdicts) {
+  std::vector<std::pair<std::string, std::optional<Bill>>> bills;
+  for (const Verdict& verdict : verdicts) bills.emplace_back(verdict.name, verdict.bill);
+  return bills;
+}
+
 /// Which of the plans nobody can run yet.
 std::string simulated_only_text(const std::vector<Verdict>& verdicts) {
   std::string names;
@@ -211,6 +231,7 @@ ordered_json verdict_json(const Verdict& verdict) {
     json["tokens_per_second"] = verdict.tokens_per_second;
     json["tokens_per_second_at_least"] = verdict.sure();
     json["plan"] = verdict.plan;
+    if (verdict.bill) json["cost"] = bill_json(*verdict.bill);
     put_executable(json, verdict.simulated_only);
   } else {
     json["shortage"] = verdict.shortage;
@@ -320,6 +341,7 @@ int shop(const ShopOptions& options) {
   }
   fmt::print("{}, {} sequences of {} tokens per step, exact AdamW; the planner's schedule on each machine\n\n{}\n",
              shop.model(), options.sequences, options.sequence_length, verdicts_text(verdicts));
+  if (const std::string bills = bills_text(bills_of(verdicts)); !bills.empty()) fmt::print("{}\n", bills);
   if (const std::string only = simulated_only_text(verdicts); !only.empty()) fmt::print("{}\n", only);
   fmt::print("{}: {} for {} EUR\n  {}\n\n{}", options.budget ? "fastest for the money" : "cheapest that does it",
              best.name, euros(best.price), best.plan, next_text(next, best));

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <optional>
 
 #include "shared/command_files.h"
 #include "shared/compare/table.h"
@@ -13,6 +14,7 @@
 #include "shared/ir/schedule_json.h"
 #include "shared/timeline/chrome_trace.h"
 #include "shared/units.h"
+#include "sim/money/bill.h"
 #include "sim/planner/drive_use.h"
 #include "sim/program/choice.h"
 #include "sim/program/commands.h"
@@ -46,7 +48,7 @@ std::vector<CriticalLane> critical_lanes(const Schedule& schedule, const Predict
 }
 
 ordered_json prediction_json(const Scenario& scenario, const Schedule& schedule, const Prediction& prediction,
-                             const std::vector<TierMemory>& memory) {
+                             const std::vector<TierMemory>& memory, const std::optional<Bill>& bill) {
   ordered_json stalls = ordered_json::object(), lanes = ordered_json::array(), critical = ordered_json::array();
   for (std::size_t i = 0; i < prediction.stalls.by_cause.size(); ++i)
     stalls[stall_cause_name(static_cast<StallCause>(i))] = prediction.stalls.by_cause[i];
@@ -55,37 +57,39 @@ ordered_json prediction_json(const Scenario& scenario, const Schedule& schedule,
   for (const CriticalLane& lane : critical_lanes(schedule, prediction))
     critical.push_back({{"lane", lane.lane}, {"seconds", lane.seconds}, {"ops", lane.ops}});
   const ErrorRange error = step_error_range(scenario.machine);
-  return {{"format", "penstock-prediction/1"},
-          {"scenario", scenario.name},
-          {"machine", scenario.machine.name},
-          {"calibrated", scenario.machine.measured},
-          {"policy", schedule.policy},
-          {"parameters", scenario.model.parameters},
-          {"schedule", schedule_hash(schedule)},
-          {"error_share", step_error_share(error)},
-          {"error_range", error_json(error)},
-          {"step_seconds", prediction.step_seconds},
-          {"step_seconds_range", range_json(step_range(prediction.step_seconds, error))},
-          {"period_steps", prediction.period_steps},
-          {"first_step_seconds", prediction.first_step_seconds},
-          {"warmup_period_seconds", prediction.warmup_periods},
-          {"tokens_per_step", schedule.tokens_per_step()},
-          {"tokens_per_second", prediction.tokens_per_second},
-          {"tokens_per_second_range", range_json(rate_range(prediction.tokens_per_second, error))},
-          {"model_flops_per_step", prediction.model_flops},
-          {"executed_flops_per_step", prediction.executed_flops},
-          {"model_flops_per_second", prediction.model_flops / prediction.step_seconds},
-          {"executed_flops_per_second", prediction.executed_flops / prediction.step_seconds},
-          {"bounds",
-           {{"same_traffic_seconds", prediction.bounds.same_traffic_seconds},
-            {"binding", prediction.bounds.binding},
-            {"any_schedule_seconds", prediction.bounds.any_schedule_seconds}}},
-          {"stall_seconds", prediction.stalls.total_seconds},
-          {"stall_seconds_by_cause", stalls},
-          {"lanes", lanes},
-          {"critical_path", critical},
-          {"fits", excess_text(memory, scenario.machine).empty()},
-          {"memory", memory_json(memory, scenario.machine)}};
+  ordered_json json = {{"format", "penstock-prediction/1"},
+                       {"scenario", scenario.name},
+                       {"machine", scenario.machine.name},
+                       {"calibrated", scenario.machine.measured},
+                       {"policy", schedule.policy},
+                       {"parameters", scenario.model.parameters},
+                       {"schedule", schedule_hash(schedule)},
+                       {"error_share", step_error_share(error)},
+                       {"error_range", error_json(error)},
+                       {"step_seconds", prediction.step_seconds},
+                       {"step_seconds_range", range_json(step_range(prediction.step_seconds, error))},
+                       {"period_steps", prediction.period_steps},
+                       {"first_step_seconds", prediction.first_step_seconds},
+                       {"warmup_period_seconds", prediction.warmup_periods},
+                       {"tokens_per_step", schedule.tokens_per_step()},
+                       {"tokens_per_second", prediction.tokens_per_second},
+                       {"tokens_per_second_range", range_json(rate_range(prediction.tokens_per_second, error))},
+                       {"model_flops_per_step", prediction.model_flops},
+                       {"executed_flops_per_step", prediction.executed_flops},
+                       {"model_flops_per_second", prediction.model_flops / prediction.step_seconds},
+                       {"executed_flops_per_second", prediction.executed_flops / prediction.step_seconds},
+                       {"bounds",
+                        {{"same_traffic_seconds", prediction.bounds.same_traffic_seconds},
+                         {"binding", prediction.bounds.binding},
+                         {"any_schedule_seconds", prediction.bounds.any_schedule_seconds}}},
+                       {"stall_seconds", prediction.stalls.total_seconds},
+                       {"stall_seconds_by_cause", stalls},
+                       {"lanes", lanes},
+                       {"critical_path", critical},
+                       {"fits", excess_text(memory, scenario.machine).empty()},
+                       {"memory", memory_json(memory, scenario.machine)}};
+  if (bill) json["cost"] = bill_json(*bill);
+  return json;
 }
 
 /// What kind of mean the step time is.
@@ -144,6 +148,7 @@ void check_outputs(const SimulateCommandOptions& options, const Scenario& scenar
   files.writes(beside, "--timeline");
   files.writes(options.timeline, "--timeline");
   files.writes(options.trace, "--trace");
+  files.writes(options.scenario.scenario_out, "--scenario-out");
   files.check();
 }
 
@@ -171,6 +176,8 @@ std::string write_files(const SimulateCommandOptions& options, const Schedule& s
 int simulate_command(const SimulateCommandOptions& options) {
   Scenario scenario = load_scenario(options.scenario);
   check_outputs(options, scenario, {});
+  write_scenario(options.scenario, scenario);
+  const PartPrices prices = prices_of(scenario.cost);
   const Scenario asked = scenario;
   const std::string planned = options.schedule.empty() ? planned_line(scenario) : "";
   const Schedule schedule = proved_schedule(scenario, options.schedule);
@@ -192,9 +199,11 @@ int simulate_command(const SimulateCommandOptions& options) {
   prediction.timeline.scenario = scenario.name;
   prediction.timeline.machine = scenario.machine.name;
   const std::string only = simulated_only(schedule, scenario, !options.schedule.empty());
+  const std::optional<Bill> bill = make_bill(scenario.cost, prices, scenario.machine, schedule.tokens_per_step(),
+                                             prediction.step_seconds, step_error_range(scenario.machine));
   const std::string files = write_files(options, schedule, prediction.timeline, beside);
   if (options.json) {
-    ordered_json result = prediction_json(scenario, schedule, prediction, memory);
+    ordered_json result = prediction_json(scenario, schedule, prediction, memory, bill);
     put_executable(result, only);
     fmt::print("{}", json_text(result));
     return kExitDone;
@@ -203,7 +212,7 @@ int simulate_command(const SimulateCommandOptions& options) {
              scenario.machine.name, schedule_hash(schedule));
   fmt::print("{}", planned);
   fmt::print("{}\n", calibration_note(scenario.machine));
-  fmt::print("\n{}\n{}\n{}", step_text(schedule, prediction, step_error_range(scenario.machine)),
+  fmt::print("\n{}{}\n{}\n{}", step_text(schedule, prediction, step_error_range(scenario.machine)), bill_text(bill),
              stalls_and_lanes_text(schedule, prediction), memory_text(memory, scenario.machine));
   if (!excess.empty()) fmt::print("\nDOES NOT FIT: {}\n", excess);
   if (!only.empty()) fmt::print("\nSimulated only: {}.\n", only);

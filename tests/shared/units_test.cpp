@@ -42,6 +42,20 @@ TEST(Units, RatesAndTimes) {
   EXPECT_DOUBLE_EQ(parse_rate("4.73 Gparam/s", ""), 4.73e9);
 }
 
+TEST(Units, WattsAndCounts) {
+  EXPECT_DOUBLE_EQ(parse_watts("450 W", ""), 450);
+  EXPECT_DOUBLE_EQ(parse_watts("1.2kW", ""), 1200);
+  EXPECT_EQ(parse_count("300000", ""), 300'000);
+  EXPECT_EQ(parse_count("128k", ""), 128'000);
+  EXPECT_EQ(parse_count("1.5e9", ""), 1'500'000'000);
+  EXPECT_EQ(parse_count("10 B", ""), 10'000'000'000);
+  EXPECT_EQ(parse_count("15T", ""), 15'000'000'000'000);
+  EXPECT_EQ(refusal(parse_count, "0.2"), "x.toml:3: [gpu] hbm: expected at least 1; found \"0.2\"");
+  EXPECT_NE(refusal(parse_count, "10 GB"), "");
+  EXPECT_NE(refusal(parse_count, "1e19"), "");
+  EXPECT_NE(refusal(parse_watts, "450"), "");
+}
+
 TEST(Units, AMissingUnitIsAnErrorThatNamesPlaceValueAndUnits) {
   EXPECT_EQ(
       refusal(parse_bytes, "24"),

@@ -1,0 +1,256 @@
+#include "sim/program/question.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <initializer_list>
+#include <system_error>
+#include <variant>
+
+#include "shared/catalogue.h"
+#include "shared/error.h"
+#include "shared/files.h"
+#include "shared/machine/card_and_host.h"
+#include "shared/machine/machine.h"
+#include "shared/machine/part_names.h"
+#include "shared/model/config_json.h"
+#include "shared/units.h"
+
+namespace penstock::sim {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t kMostSequences = 1'000'000;
+/// Tokens of a micro-batch where nobody plans it: enough for large matrices, little enough for small cards.
+constexpr std::int64_t kUsualMicroBatchTokens = 16'384;
+constexpr std::int64_t kLeastBytes = 1 << 20;
+
+class DocumentWriter {
+ public:
+  explicit DocumentWriter(TomlDocument& document) : document_(document) {}
+
+  void put(const std::string& table, const std::string& key,
+           const std::variant<bool, std::int64_t, double, std::string>& value, const std::string& place) {
+    TomlTable& found = document_.tables[table];
+    if (found.place.empty()) found.place = place;
+    found.values[key] = {value, place};
+  }
+
+ private:
+  TomlDocument& document_;
+};
+
+/// The file as a scenario in `folder` names it: a name of the catalogue, or a path.
+std::string named_from(const fs::path& folder, const fs::path& file, CatalogueKind kind) {
+  std::error_code ignored;
+  const fs::path name = file.stem();
+  if (const auto own = in_catalogue(kind, file.filename()); own && fs::equivalent(*own, file, ignored))
+    if (!fs::exists(folder / name, ignored)) return name.string();
+  const fs::path whole = fs::absolute(file).lexically_normal();
+  const fs::path relative = whole.lexically_relative(fs::absolute(folder / "x").lexically_normal().parent_path());
+  return relative.empty() ? whole.string() : relative.string();
+}
+
+/// A size that makes sense of a tier; --ram "64" has lost its unit.
+void require_size(const std::string& text, const char* option, bool may_be_zero) {
+  const std::int64_t bytes = parse_bytes(text, option);
+  if (bytes < kLeastBytes && !(may_be_zero && bytes == 0))
+    throw InputError(fmt::format("{}: expected at least 1 MiB{}; found \"{}\"", option,
+                                 may_be_zero ? ", or \"0 B\" for none" : "", text));
+}
+
+std::int64_t sequences_of(const Question& question, std::int64_t length, bool& chosen) {
+  chosen = false;
+  if (!question.tokens_per_step.empty()) {
+    const std::int64_t tokens = parse_count(question.tokens_per_step, "--tokens-per-step");
+    if (question.sequences > 0) throw InputError("--tokens-per-step stands beside --sequences; keep one of the two");
+    if (tokens % length != 0 || tokens / length > kMostSequences) {
+      const std::int64_t below = std::clamp<std::int64_t>(tokens / length, 1, kMostSequences) * length;
+      throw InputError(
+          fmt::format("--tokens-per-step {}: expected a multiple of the {} tokens of a sequence, of at most "
+                      "{} sequences, such as {}",
+                      question.tokens_per_step, length, kMostSequences, below));
+    }
+    return tokens / length;
+  }
+  if (question.sequences > 0) return question.sequences;
+  chosen = true;
+  return std::max<std::int64_t>(1, (kUsualTokensPerStep + length / 2) / length);
+}
+
+/// The largest divisor of `sequences` that makes a usual micro-batch.
+std::int64_t micro_batch_of(std::int64_t sequences, std::int64_t length) {
+  const std::int64_t most = std::clamp<std::int64_t>(kUsualMicroBatchTokens / length, 1, sequences);
+  std::int64_t best = 1;
+  for (std::int64_t i = 1; i <= most; ++i)
+    if (sequences % i == 0) best = i;
+  return best;
+}
+
+void put_workload(const Question& question, const fs::path& config, DocumentWriter& document,
+                  std::vector<std::string>& defaults) {
+  std::int64_t length = question.sequence_length;
+  if (length == 0) {
+    const std::int64_t positions = read_model_config(config).max_positions;
+    length = positions > 0 ? std::min(kUsualSequenceLength, positions) : kUsualSequenceLength;
+    defaults.push_back(fmt::format("{} tokens per sequence (--sequence-length)", length));
+  }
+  bool chosen = false;
+  const std::int64_t sequences = sequences_of(question, length, chosen);
+  if (chosen) defaults.push_back(fmt::format("{} sequences per step (--sequences)", sequences));
+  const std::int64_t micro_batch = micro_batch_of(sequences, length);
+  defaults.push_back(fmt::format("micro-batches of {} (--set workload.micro_batch)", micro_batch));
+  document.put("workload", "sequence_length", length, "--sequence-length");
+  document.put("workload", "sequences", sequences,
+               question.tokens_per_step.empty() ? "--sequences" : "--tokens-per-step");
+  document.put("workload", "micro_batch", micro_batch, "the micro-batch");
+}
+
+void put_machine(const Question& question, bool profile, const fs::path& folder, DocumentWriter& document,
+                 std::vector<std::string>& defaults) {
+  if (profile) {
+    if (!question.gpu.empty() || !question.host.empty())
+      throw InputError(fmt::format("--profile stands beside {}: a profile is a whole machine; keep one of the two",
+                                   question.gpu.empty() ? "--host" : "--gpu"));
+  } else {
+    if (question.gpu.empty())
+      throw InputError(
+          "--model without --gpu: give the card, such as --gpu \"RTX 4090\" (`penstock-sim list cards` has all), or a "
+          "measured machine by --profile");
+    const fs::path card = find_card(question.gpu, {}, "--gpu");
+    const fs::path host = question.host.empty() ? fs::path() : find_host(question.host, {}, "--host");
+    const Machine machine = read_card_and_host(card, host);
+    document.put("machine", "card", named_from(folder, card, CatalogueKind::card), "--gpu");
+    document.put("machine", "host", named_from(folder, machine.host, CatalogueKind::host), "--host");
+    if (!question.drive.empty() && machine.nvme.read_bytes_per_second <= 0)
+      throw InputError(
+          fmt::format("--drive: nothing is known of a drive in {}; give it a table [nvme]", machine.host.string()));
+    if (host.empty()) defaults.push_back(fmt::format("host {} (--host)", machine.host.stem().string()));
+    if (question.ram.empty())
+      defaults.push_back(fmt::format("{} of memory (--ram)", format_bytes(static_cast<double>(machine.dram_bytes))));
+  }
+  if (!question.ram.empty()) {
+    require_size(question.ram, "--ram", false);
+    document.put("machine", "dram", question.ram, "--ram");
+  }
+  if (!question.drive.empty()) {
+    require_size(question.drive, "--drive", true);
+    document.put("machine", "nvme", question.drive, "--drive");
+  } else {
+    document.put("machine", "nvme", std::string("0 B"), "--drive");
+    defaults.push_back("no drive (--drive)");
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> Question::given() const {
+  std::vector<std::string> options;
+  const auto note = [&](bool is_given, const char* option) {
+    if (is_given) options.emplace_back(option);
+  };
+  note(!model.empty(), "--model");
+  note(!gpu.empty(), "--gpu");
+  note(!host.empty(), "--host");
+  note(!ram.empty(), "--ram");
+  note(!drive.empty(), "--drive");
+  note(sequence_length > 0, "--sequence-length");
+  note(sequences > 0, "--sequences");
+  note(!tokens_per_step.empty(), "--tokens-per-step");
+  return options;
+}
+
+fs::path model_config_file(const std::string& model, const std::string& place) {
+  std::error_code ignored;
+  const fs::path given = model;
+  if (fs::is_directory(given, ignored)) {
+    if (fs::exists(given / "config.json", ignored)) return given / "config.json";
+    if (const auto own = in_catalogue(CatalogueKind::model, given)) return *own;
+    throw InputError(
+        fmt::format("{}: the folder {} has no config.json; a model from Hugging Face has one beside its "
+                    "weights",
+                    place, model.substr(0, 200)));
+  }
+  if (fs::exists(given, ignored)) return given;
+  if (const auto own = in_catalogue(CatalogueKind::model, given)) return *own;
+  // "Qwen2.5 7B", "QWEN2.5-7b"
+  const std::vector<std::string> names = catalogue_names(CatalogueKind::model);
+  const auto letters = [](const std::string& name) {
+    std::string result;
+    for (const char c : name)
+      if (std::isalnum(static_cast<unsigned char>(c)))
+        result += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    return result;
+  };
+  for (const std::string& name : names)
+    if (letters(name) == letters(model)) return *in_catalogue(CatalogueKind::model, name);
+  std::string why = why_not_read(given, ENOENT);
+  if (!why.ends_with('?'))
+    why = fmt::format("it is none of the catalogue either{}", nearest_in_catalogue(CatalogueKind::model, given));
+  throw InputError(fmt::format("{}: there is no file or folder {}: {}{} `penstock-sim list models` has the catalogue's",
+                               place, model.substr(0, 200), why, why.ends_with('?') ? "" : ";"));
+}
+
+TomlDocument question_document(const Question& question, bool profile, const fs::path& folder, std::string& defaults) {
+  TomlDocument document;
+  document.place = "the question";
+  document.tables[""];
+  DocumentWriter writer(document);
+  if (question.model.empty())
+    throw InputError(
+        fmt::format("{} without --model: give a folder with a config.json, such a file, or a name of "
+                    "`penstock-sim list models`",
+                    question.given().front()));
+  const fs::path config = model_config_file(question.model, "--model");
+  std::vector<std::string> chosen;
+  writer.put("model", "config", named_from(folder, config, CatalogueKind::model), "--model");
+  put_machine(question, profile, folder, writer, chosen);
+  put_workload(question, config, writer, chosen);
+  writer.put("policy", "name", std::string("penstock"), "the policy");
+  defaults = fmt::format("by default: {}", fmt::join(chosen, ", "));
+  return document;
+}
+
+void put_cost(const CostOptions& cost, TomlDocument& document) {
+  const auto erase = [&](std::initializer_list<const char*> keys) {
+    if (const auto table = document.tables.find("cost"); table != document.tables.end())
+      for (const char* key : keys) table->second.values.erase(key);
+  };
+  if (!cost.tokens.empty()) erase({"epochs", "data_tokens"});
+  if (!cost.epochs.empty() || !cost.data_tokens.empty()) erase({"tokens"});
+  const auto put = [&](const char* key, const std::string& text, const char* option) {
+    if (text.empty()) return;
+    TomlTable& table = document.tables["cost"];
+    if (table.place.empty()) table.place = option;
+    table.values[key] = parse_toml_value(text, option);
+  };
+  put("tokens", cost.tokens, "--tokens");
+  put("epochs", cost.epochs, "--epochs");
+  put("data_tokens", cost.data_tokens, "--data-tokens");
+  put("rent", cost.rent, "--rent");
+  put("price", cost.price, "--price");
+  put("life", cost.life, "--life");
+  put("electricity", cost.electricity, "--electricity");
+  put("watts", cost.watts, "--watts");
+  if (!cost.prices.empty()) {
+    TomlTable& table = document.tables["cost"];
+    if (table.place.empty()) table.place = "--prices";
+    table.values["prices"] = {std::filesystem::absolute(cost.prices).string(), "--prices"};
+  }
+}
+
+CostKeys cost_keys(const CostOptions& cost) {
+  TomlDocument document;
+  document.place = "the command line";
+  document.tables[""];
+  put_cost(cost, document);
+  CostKeys keys = read_cost(document);
+  keys.prices = cost.prices;
+  return keys;
+}
+
+}  // namespace penstock::sim
