@@ -16,6 +16,7 @@
 
 #include "shared/error.h"
 #include "shared/nearest_name.h"
+#include "shared/path_kind.h"
 
 namespace penstock {
 namespace {
@@ -61,16 +62,23 @@ class Descriptor {
   int fd_;
 };
 
+/// Writes by `put`, which says how much it took, until all is written. False with errno if it cannot be.
+template <class Put>
+bool put_all(std::string_view bytes, const Put& put) {
+  while (!bytes.empty()) {
+    const ssize_t taken = put(bytes);
+    if (taken < 0 && errno == EINTR) continue;
+    if (taken == 0) errno = EIO;  // or it would be tried for ever
+    if (taken <= 0) return false;
+    bytes.remove_prefix(static_cast<std::size_t>(taken));
+  }
+  return true;
+}
+
 std::string reason(int code) { return std::generic_category().message(code); }
 
 [[noreturn]] void refuse_output(const fs::path& given, std::string_view what) {
   throw InputError(fmt::format("{}: cannot be written: {}", given.empty() ? "\"\"" : given.string(), what));
-}
-
-bool is_mount_point(const fs::path& path) {
-  struct statx status {};
-  return ::statx(AT_FDCWD, path.c_str(), AT_NO_AUTOMOUNT, 0, &status) == 0 &&
-         (status.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0;
 }
 
 /// In a folder with the sticky bit (/tmp) only the owner of a file or of the folder replaces it.
@@ -209,24 +217,16 @@ OutputFile::~OutputFile() {
 }
 
 void OutputFile::write(std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t put = calls_.write(descriptor_, bytes.data(), bytes.size());
-    if (put < 0 && errno == EINTR) continue;
-    if (put == 0) errno = EIO;  // or it would be tried for ever
-    if (put <= 0) fail("cannot be written");
-    bytes.remove_prefix(static_cast<std::size_t>(put));
-  }
+  if (!put_all(bytes, [this](std::string_view rest) { return calls_.write(descriptor_, rest.data(), rest.size()); }))
+    fail("cannot be written");
 }
 
 void OutputFile::write_at(std::int64_t offset, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t put = calls_.pwrite(descriptor_, bytes.data(), bytes.size(), offset);
-    if (put < 0 && errno == EINTR) continue;
-    if (put == 0) errno = EIO;  // or it would be tried for ever
-    if (put <= 0) fail("cannot be written");
-    bytes.remove_prefix(static_cast<std::size_t>(put));
-    offset += put;
-  }
+  const auto put = [&](std::string_view rest) {
+    const std::int64_t at = offset + static_cast<std::int64_t>(bytes.size() - rest.size());
+    return calls_.pwrite(descriptor_, rest.data(), rest.size(), at);
+  };
+  if (!put_all(bytes, put)) fail("cannot be written");
 }
 
 void OutputFile::commit() {

@@ -8,6 +8,7 @@
 #include "exec/checkpoint/checkpoint_record.h"
 #include "shared/error.h"
 #include "shared/files.h"
+#include "shared/path_kind.h"
 
 namespace penstock::exec {
 namespace {
@@ -15,11 +16,6 @@ namespace {
 namespace fs = std::filesystem;
 
 fs::path beside(const fs::path& folder, const char* suffix) { return folder.string() + suffix; }
-
-bool is_there(const fs::path& path) {
-  std::error_code ignored;
-  return fs::exists(fs::symlink_status(path, ignored));
-}
 
 /// Whether the finished checkpoint beside FOLDER, which is not there, was on its way to it (save_target.h).
 bool was_on_its_way(const CheckpointNames& names) {

@@ -17,6 +17,7 @@
 #include "exec/checkpoint/checkpoint.h"
 #include "exec/checkpoint/safetensors.h"
 #include "shared/error.h"
+#include "shared/path_kind.h"
 #include "shared/units.h"
 
 namespace penstock::exec {
@@ -34,17 +35,6 @@ std::string reason(int code) { return std::generic_category().message(code); }
   const std::string name = folder.string();
   throw InputError(fmt::format("{}: cannot be saved to: {}",
                                name.size() > kMostShown ? name.substr(0, kMostShown) + "..." : name, what));
-}
-
-bool is_there(const fs::path& path) {
-  std::error_code ignored;
-  return fs::exists(fs::symlink_status(path, ignored));
-}
-
-bool is_mount_point(const fs::path& path) {
-  struct statx status {};
-  return ::statx(AT_FDCWD, path.c_str(), AT_NO_AUTOMOUNT, 0, &status) == 0 &&
-         (status.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0;
 }
 
 /// "cannot be replaced: ..." for the reason why the name of `folder` cannot be taken from it.

@@ -12,6 +12,7 @@
 #include "shared/error.h"
 #include "shared/files.h"
 #include "shared/json_reader.h"
+#include "shared/path_kind.h"
 
 namespace penstock::exec {
 namespace {
@@ -35,11 +36,6 @@ std::string first_of(const std::vector<std::string>& things, std::size_t count) 
   const std::string text =
       fmt::format("{}", fmt::join(things.begin(), things.begin() + static_cast<std::ptrdiff_t>(shown), ", "));
   return count > shown ? fmt::format("{} and {} more", text, count - shown) : text;
-}
-
-bool is_there(const fs::path& path) {
-  std::error_code error;
-  return fs::exists(fs::symlink_status(path, error));
 }
 
 bool holds_weights(const fs::path& file) {
