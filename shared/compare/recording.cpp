@@ -64,9 +64,9 @@ std::vector<std::string> kept_overrides(const std::vector<std::string>& override
   std::vector<std::string> kept;
   for (const std::string& text : overrides) {
     const std::string key = text.substr(0, text.find('='));
-    const bool replaced = key == "machine.profile" || key == "machine.hardware" || key == "machine.hbm" ||
-                          key == "machine.dram" || key == "machine.context" || key == "machine.reserve" ||
-                          key.starts_with("policy.");
+    const bool replaced = key == "machine.profile" || key == "machine.hardware" || key == "machine.card" ||
+                          key == "machine.host" || key == "machine.hbm" || key == "machine.dram" ||
+                          key == "machine.context" || key == "machine.reserve" || key.starts_with("policy.");
     if (!replaced) kept.push_back(text);
   }
   std::istringstream lines(policy_text(scenario.policy));

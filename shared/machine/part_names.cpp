@@ -172,6 +172,7 @@ std::string shown_name(const std::string& name) {
 
 fs::path find_card(const std::string& name, const fs::path& folder, const std::string& place) {
   if (is_path(name)) return named_by_path(CatalogueKind::card, name, folder, place);
+  if (const auto own = in_catalogue(CatalogueKind::card, name)) return *own;
   const std::vector<Card> cards = catalogue_cards();
   const std::string letters = letters_of(name);
   for (const Card& card : cards) {
@@ -201,6 +202,7 @@ fs::path find_card(const std::string& name, const fs::path& folder, const std::s
 
 fs::path find_host(const std::string& name, const fs::path& folder, const std::string& place) {
   if (is_path(name)) return named_by_path(CatalogueKind::host, name, folder, place);
+  if (const auto own = in_catalogue(CatalogueKind::host, name)) return *own;
   const std::vector<std::string> names = catalogue_names(CatalogueKind::host);
   const std::string letters = letters_of(name);
   for (const std::string& host : names)
