@@ -2,11 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <string_view>
 
 #include "shared/catalogue.h"
 #include "shared/error.h"
+#include "shared/machine/card_and_host.h"
+#include "shared/machine/part_names.h"
 #include "shared/toml_reader.h"
+#include "sim/money/part_prices.h"
 #include "sim/planner/sensitivity.h"
 
 namespace penstock::sim {
@@ -21,13 +25,34 @@ Price read_price(TomlSection& section) {
   return price;
 }
 
+/// By a hardware file, or a card and a host.
+Machine read_machine(TomlSection& section, const std::filesystem::path& folder) {
+  if (!section.has("card")) {
+    if (section.has("host")) section.fail("host", "stands without card: give both, or hardware alone");
+    return read_hardware(file_beside(CatalogueKind::hardware, folder, section.text("hardware")));
+  }
+  if (section.has("hardware")) section.fail("card", "stands beside hardware; keep one of the two");
+  const std::filesystem::path card = find_card(section.text("card"), folder, section.place("card"));
+  return read_card_and_host(card,
+                            section.has("host") ? find_host(section.text("host"), folder, section.place("host")) : "");
+}
+
+Price price_of_parts(TomlSection& section, const Machine& machine) {
+  const std::optional<Sourced> price = machine_price(catalogue_part_prices(), machine);
+  if (!price)
+    section.fail("price",
+                 "is missing, and prices/parts.toml of the catalogue has none for its card, host, memory or drive");
+  return {price->euros, price->source, price->date, price->assumed};
+}
+
 Offer read_offer(const TomlDocument& document, const std::string& table, const std::string& name,
                  const std::filesystem::path& folder) {
   TomlSection section(document, table);
-  Offer offer{name, read_hardware(file_beside(CatalogueKind::hardware, folder, section.text("hardware"))), {}};
+  Offer offer{name, read_machine(section, folder), {}};
   if (section.has("dram")) offer.machine.dram_bytes = section.bytes("dram", 1 << 20);
   if (section.has("hbm")) offer.machine.gpu.hbm_bytes = section.bytes("hbm", 1 << 20);
-  offer.price = read_price(section);
+  if (section.has("nvme")) offer.machine.nvme.bytes = section.bytes("nvme", 0);
+  offer.price = section.has("price") ? read_price(section) : price_of_parts(section, offer.machine);
   section.finish();
   return offer;
 }

@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "shared/error.h"
+#include "sim/money/part_prices.h"
 #include "sim/planner/parallel.h"
 #include "tests/shared/error_text.h"
 #include "tests/shared/temporary_folder.h"
@@ -35,6 +36,26 @@ TEST(Catalogue, ReadsTheOneThatIsShipped) {
     EXPECT_GE(catalogue.offers[i].price.euros, catalogue.offers[i - 1].price.euros);
   EXPECT_EQ(catalogue.offers.front().machine.dram_bytes, 64'000'000'000);  // not the 128 GiB of its hardware file
   for (const Offer& offer : catalogue.offers) EXPECT_FALSE(offer.price.source.empty());
+}
+
+TEST(Catalogue, AMachineOfACardAndAHostHasThePriceOfItsParts) {
+  const TemporaryFolder folder;
+  const std::filesystem::path file = folder.path() / "machines.toml";
+  std::ofstream(file)
+      << "[machine.a]\ncard = \"RTX 4090\"\nhost = \"workstation\"\ndram = \"100 GB\"\nnvme = \"0 B\"\n";
+  const Offer offer = read_catalogue(file).offers.at(0);
+  const PartPrices prices = catalogue_part_prices();
+  EXPECT_EQ(offer.machine.cpu.cores, 32);
+  EXPECT_DOUBLE_EQ(offer.price.euros, prices.cards.at("rtx4090").euros + prices.hosts.at("workstation").euros +
+                                          100 * prices.dram_gigabyte->euros);
+  EXPECT_TRUE(offer.price.assumed);  // the host's is
+  EXPECT_NE(error_of("[machine.m]\ncard = \"4090\"\nhardware = \"x\"\n").find("keep one of the two"),
+            std::string::npos);
+  EXPECT_NE(error_of("[machine.m]\ncard = \"4090\"\nsource = \"s\"\n").find("source"), std::string::npos);
+  EXPECT_NE(error_of("[machine.m]\nhost = \"desktop\"\n").find("stands without card"), std::string::npos);
+  EXPECT_NE(error_of("[machine.m]\nhardware = \"" + (kScenarios / "hardware/this-cpu.toml").string() + "\"\n")
+                .find("prices/parts.toml of the catalogue has none"),
+            std::string::npos);
 }
 
 TEST(Catalogue, APriceNeedsItsSourceAndDate) {
