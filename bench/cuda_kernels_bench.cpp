@@ -16,11 +16,11 @@
 #include "exec/cuda/error.h"
 #include "exec/cuda/optimizer.h"
 #include "exec/cuda/templates.h"
-#include "exec/data/random.h"
 #include "exec/runtime/bf16.h"
 #include "shared/files.h"
 #include "shared/model/kernels.h"
 #include "shared/model/library_workspace.h"
+#include "shared/random.h"
 
 namespace penstock::exec {
 namespace {

@@ -6,11 +6,11 @@
 #include <mutex>
 
 #include "exec/calibrate/cuda_machine.h"
-#include "exec/data/random.h"
 #include "exec/optimizer/adamw.h"
 #include "exec/optimizer/thread_team.h"
 #include "exec/runtime/bf16.h"
 #include "exec/runtime/recorder.h"
+#include "shared/random.h"
 
 namespace penstock::exec {
 namespace {

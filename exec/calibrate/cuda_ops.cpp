@@ -5,10 +5,10 @@
 #include <cmath>
 #include <thread>
 
-#include "exec/data/random.h"
 #include "exec/runtime/bf16.h"
 #include "exec/runtime/recorder.h"
 #include "shared/model/library_workspace.h"
+#include "shared/random.h"
 
 namespace penstock::exec {
 namespace {

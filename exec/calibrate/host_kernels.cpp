@@ -4,7 +4,6 @@
 #include <string_view>
 #include <vector>
 
-#include "exec/data/random.h"
 #include "exec/host/attention.h"
 #include "exec/host/embedding.h"
 #include "exec/host/gradient_sink.h"
@@ -16,6 +15,7 @@
 #include "exec/host/storage.h"
 #include "exec/host/swiglu.h"
 #include "exec/runtime/bf16.h"
+#include "shared/random.h"
 
 namespace penstock::exec {
 namespace {

@@ -7,12 +7,12 @@
 #include <thread>
 #include <utility>
 
-#include "exec/data/random.h"
 #include "exec/optimizer/adamw.h"
 #include "exec/optimizer/norm.h"
 #include "exec/optimizer/thread_team.h"
 #include "exec/runtime/recorder.h"
 #include "shared/ir/host_pass_names.h"
+#include "shared/random.h"
 #include "sim/cost/rates.h"
 
 namespace penstock::exec {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "exec/data/random.h"
+#include "shared/random.h"
 
 namespace penstock::exec {
 namespace {

@@ -12,10 +12,10 @@
 #include <string>
 #include <thread>
 
-#include "exec/data/random.h"
 #include "exec/optimizer/planes.h"
 #include "exec/runtime/bf16.h"
 #include "shared/error.h"
+#include "shared/random.h"
 
 namespace penstock::exec {
 namespace {

@@ -7,7 +7,7 @@
 #include <system_error>
 #include <utility>
 
-#include "exec/data/random.h"
+#include "shared/random.h"
 #include "shared/error.h"
 
 namespace penstock::exec {

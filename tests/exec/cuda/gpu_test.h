@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "exec/cuda/device_memory.h"
-#include "exec/data/random.h"
 #include "exec/runtime/bf16.h"
+#include "shared/random.h"
 
 namespace penstock::exec {
 

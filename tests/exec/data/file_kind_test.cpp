@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "exec/data/random.h"
+#include "shared/random.h"
 
 namespace penstock::exec {
 namespace {

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "exec/data/random.h"
+#include "shared/random.h"
 #include "tests/shared/error_text.h"
 #include "tests/shared/temporary_folder.h"
 

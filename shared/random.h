@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace penstock::exec {
+namespace penstock {
 
 constexpr std::uint64_t mix64(std::uint64_t x) {
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
@@ -44,4 +44,4 @@ constexpr float random_normal(std::uint64_t key, std::uint64_t counter) {
   return static_cast<float>(2 * sum - 12 * 0xFFFF) * (1.0f / 131072.0f);
 }
 
-}  // namespace penstock::exec
+}  // namespace penstock
