@@ -80,7 +80,7 @@ void describe_numerics(const Numerics& numerics, std::int64_t micro_batch_tokens
 
 void describe_training(const RunOptions& run, bool clips, const std::string& data, Describer& describer) {
   const auto& [steps, warmup_steps, seed, backend, deterministic, learning_rate, learning_rate_warmup_steps, beta1,
-               beta2, epsilon, weight_decay, max_norm, data_path, weights, link_h2d, link_d2h] = run;
+               beta2, epsilon, weight_decay, max_norm, data_path, data_kind, weights, link_h2d, link_d2h] = run;
   describer.add("seed", kIfMeant, seed);
   describer.add("deterministic", kIfMeant, deterministic);
   describer.add("learning_rate", kIfMeant, learning_rate);

@@ -7,8 +7,9 @@
 #include <system_error>
 #include <utility>
 
-#include "shared/random.h"
+#include "exec/data/shown_path.h"
 #include "shared/error.h"
+#include "shared/random.h"
 
 namespace penstock::exec {
 namespace {
@@ -16,6 +17,19 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::int64_t kByteVocabulary = 256;
+
+/// Rows are windows at random places of `count` tokens, the i-th of which is `token(i)`. REQUIRES: at least one window.
+template <class Token>
+void fill_windows(const TokenShape& shape, std::uint64_t key, std::int64_t count, std::int64_t step,
+                  std::int32_t* tokens, const Token& token) {
+  const std::int64_t row = shape.sequence_length + 1;
+  const auto places = static_cast<std::uint64_t>(count - row + 1);
+  for (std::int64_t i = 0; i < shape.sequences; ++i) {
+    const auto start =
+        static_cast<std::int64_t>(random_below(key, static_cast<std::uint64_t>(step * shape.sequences + i), places));
+    for (std::int64_t t = 0; t < row; ++t) *tokens++ = token(start + t);
+  }
+}
 
 class ByteTokens : public TokenSource {
  public:
@@ -26,14 +40,9 @@ class ByteTokens : public TokenSource {
         key_(random_key(seed, "data")) {}
 
   void fill(std::int64_t step, std::int32_t* tokens) const override {
-    const std::string& bytes = text_.bytes;
-    const std::int64_t row = shape_.sequence_length + 1;
-    const auto places = static_cast<std::uint64_t>(static_cast<std::int64_t>(bytes.size()) - row + 1);
-    for (std::int64_t i = 0; i < shape_.sequences; ++i) {
-      const std::uint64_t start = random_below(key_, static_cast<std::uint64_t>(step * shape_.sequences + i), places);
-      for (std::int64_t t = 0; t < row; ++t)
-        *tokens++ = static_cast<unsigned char>(bytes[start + static_cast<std::uint64_t>(t)]);
-    }
+    fill_windows(shape_, key_, static_cast<std::int64_t>(text_.bytes.size()), step, tokens, [&](std::int64_t i) {
+      return std::int32_t{static_cast<unsigned char>(text_.bytes[static_cast<std::size_t>(i)])};
+    });
   }
   std::string describe() const override {
     if (text_.files == 0) return fmt::format("{} ({} bytes)", text_.place, text_.bytes.size());
@@ -46,6 +55,36 @@ class ByteTokens : public TokenSource {
  private:
   DataText text_;
   unsigned long crc_;
+  TokenShape shape_;
+  std::uint64_t key_;
+};
+
+class FileTokens : public TokenSource {
+ public:
+  FileTokens(const fs::path& path, TokenFormat format, const TokenShape& shape, std::uint64_t seed)
+      : file_(path, format, shape.vocabulary), shape_(shape), key_(random_key(seed, "data")) {
+    if (file_.documents() > 1 || !file_.trains_on_all())
+      throw InputError(fmt::format(
+          "{}: has {} documents and trains on {} of {} tokens; so far rows are windows of one document that is trained "
+          "on throughout: masks and packed documents would be ignored, so they are refused",
+          path.string(), file_.documents(), file_.trained_tokens(), file_.tokens()));
+    if (file_.tokens() < shape.sequence_length + 1)
+      throw InputError(fmt::format("{}: a sequence of {} tokens and its last target need {} tokens, there are {}",
+                                   path.string(), shape.sequence_length, shape.sequence_length + 1, file_.tokens()));
+  }
+
+  void fill(std::int64_t step, std::int32_t* tokens) const override {
+    file_.require_unchanged();
+    fill_windows(shape_, key_, file_.tokens(), step, tokens, [&](std::int64_t i) { return file_.token(i); });
+  }
+  std::string describe() const override {
+    const std::string from = file_.tokenizer().empty() ? "" : fmt::format(", tokenizer of {}", file_.tokenizer());
+    return fmt::format("{} ({} tokens{})", shown_path(file_.path()), file_.tokens(), from);
+  }
+  std::string checksum() const override { return file_.checksum(); }
+
+ private:
+  TokenFile file_;
   TokenShape shape_;
   std::uint64_t key_;
 };
@@ -89,17 +128,29 @@ std::unique_ptr<TokenSource> byte_tokens(DataText text, const TokenShape& shape,
   return std::make_unique<ByteTokens>(std::move(text), shape, seed);
 }
 
+std::unique_ptr<TokenSource> file_tokens(const fs::path& path, TokenFormat format, const TokenShape& shape,
+                                         std::uint64_t seed) {
+  return std::make_unique<FileTokens>(path, format, shape, seed);
+}
+
 std::unique_ptr<TokenSource> random_tokens(const TokenShape& shape, std::uint64_t seed) {
   return std::make_unique<RandomTokens>(shape, seed);
 }
 
-std::unique_ptr<TokenSource> open_tokens(const fs::path& data, const fs::path& scenario, const TokenShape& shape,
-                                         std::uint64_t seed) {
+std::unique_ptr<TokenSource> open_tokens(const fs::path& data, const std::string& kind, const fs::path& scenario,
+                                         const TokenShape& shape, std::uint64_t seed) {
+  if (kind == "nanogpt") {
+    if (data.empty())
+      throw InputError(fmt::format("{}: [run] data_kind = \"nanogpt\" says what data is, and there is no data",
+                                   shown_path(scenario)));
+    return file_tokens(data, TokenFormat::nanogpt, shape, seed);
+  }
   const fs::path folder = scenario.has_parent_path() ? scenario.parent_path() : fs::path(".");
   if (data.empty()) return byte_tokens(read_default_data(folder), shape, seed);
   const bool is_random = data == "random" || data == scenario.parent_path() / "random";
   std::error_code ignored;
   if (is_random && !fs::exists(data, ignored)) return random_tokens(shape, seed);
+  if (const auto format = token_format(data)) return file_tokens(data, *format, shape, seed);
   DataText text = read_data(data);
   if (is_random) text.place += ", which is there, so that \"random\" does not mean random ids";
   return byte_tokens(std::move(text), shape, seed);

@@ -1,5 +1,6 @@
-// Where tokens come from: the bytes of files (each byte is a token, so any vocabulary of at least 256 will do), or
-// random ids. Which tokens a step trains on is a function of (seed, step, index of the sequence) alone.
+// Where tokens come from: a file of token ids, the bytes of files (each byte is a token, so any vocabulary of at least
+// 256 will do), or random ids. Which tokens a step trains on is a function of (seed, step, index of the sequence)
+// alone.
 //
 // Thread safety: `fill` may be called from any thread.
 #pragma once
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "exec/data/text_files.h"
+#include "shared/data/token_file.h"
 
 namespace penstock::exec {
 
@@ -28,7 +30,8 @@ class TokenSource {
   /// For people: "README.md (12345 bytes)".
   virtual std::string describe() const = 0;
   /// Names what is trained on, so that a checkpoint can tell other data from its own: "crc32:1a2b3c4d of 12345 bytes"
-  /// (of all bytes in the order in which they lie one after the other), or "random". Names and places play no part.
+  /// (of all bytes in the order in which they lie one after the other), "xxh3:0123456789abcdef of 12345 tokens", or
+  /// "random". Names and places play no part.
   virtual std::string checksum() const = 0;
   /// Of what was asked for, what is not trained on.
   virtual std::vector<PassedOver> passed_over() const { return {}; }
@@ -37,12 +40,19 @@ class TokenSource {
 /// Each row is a window of the text's bytes at a random place. Throws InputError if they are fewer than
 /// sequence_length + 1, or if a byte occurs that is not in the vocabulary.
 std::unique_ptr<TokenSource> byte_tokens(DataText text, const TokenShape& shape, std::uint64_t seed);
+/// Each row is a window of the file's tokens at a random place. Throws InputError as TokenFile does, and if the file
+/// has several documents or tokens that are not trained on, which such windows do not honour, or fewer tokens than a
+/// window.
+std::unique_ptr<TokenSource> file_tokens(const std::filesystem::path& path, TokenFormat format, const TokenShape& shape,
+                                         std::uint64_t seed);
 /// Uniform ids.
 std::unique_ptr<TokenSource> random_tokens(const TokenShape& shape, std::uint64_t seed);
 
 /// What [run].data says: a path, nothing (the default data, looked for from the scenario's folder up), or "random",
-/// which arrives with the scenario's folder in front and means random ids unless there is such a file.
-std::unique_ptr<TokenSource> open_tokens(const std::filesystem::path& data, const std::filesystem::path& scenario,
-                                         const TokenShape& shape, std::uint64_t seed);
+/// which arrives with the scenario's folder in front and means random ids unless there is such a file. Files of tokens
+/// that name themselves so (token_format) are read as that; `kind` is [run].data_kind: "nanogpt" says it of the others.
+std::unique_ptr<TokenSource> open_tokens(const std::filesystem::path& data, const std::string& kind,
+                                         const std::filesystem::path& scenario, const TokenShape& shape,
+                                         std::uint64_t seed);
 
 }  // namespace penstock::exec

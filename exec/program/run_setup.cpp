@@ -117,7 +117,7 @@ RunSetup prepare_run(const RunCommandOptions& options, StatusLine& status) {
   if (!options.save.empty()) setup.save = open_save_target(options.save);
   const TokenShape shape{scenario.sequences, scenario.sequence_length, scenario.model.config.vocabulary};
   status.show("reading the data ...");
-  setup.tokens = open_tokens(scenario.run.data, scenario.path, shape, scenario.run.seed);
+  setup.tokens = open_tokens(scenario.run.data, scenario.run.data_kind, scenario.path, shape, scenario.run.seed);
   status.clear();
   const std::set<std::string> allowed = allowed_keys(options.allow_changed);
   if (!allowed.empty() && options.resume.empty())

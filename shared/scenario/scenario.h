@@ -28,7 +28,8 @@ struct RunOptions {
   int learning_rate_warmup_steps = 0;  // linear from 0
   double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0.1;
   double max_norm = 1.0;
-  std::filesystem::path data;            // bytes of this file or directory are the tokens; empty: see exec/data
+  std::filesystem::path data;            // a token file, or text whose bytes are the tokens; empty: see exec/data
+  std::string data_kind = "auto";        // auto | nanogpt: what nothing in the file tells
   std::filesystem::path weights;         // safetensors; empty: random
   double link_h2d_bytes_per_second = 0;  // host backend: throttle that stands in for a link; 0 = none
   double link_d2h_bytes_per_second = 0;

@@ -25,6 +25,7 @@ namespace penstock {
 namespace {
 
 constexpr std::string_view kBackends[] = {"auto", "host", "cuda"};
+constexpr std::string_view kDataKinds[] = {"auto", "nanogpt"};
 constexpr std::int64_t kMostSequences = 1'000'000;
 constexpr std::int64_t kMostLayers = 4096;
 constexpr std::int64_t kLongestSequence = std::int64_t{1} << 24;
@@ -212,6 +213,7 @@ class ScenarioReader {
     if (section.has("deterministic")) run.deterministic = section.boolean("deterministic");
     scenario_.machine.gpu.deterministic = run.deterministic;
     if (section.has("data")) run.data = path(section, "data");
+    if (section.has("data_kind")) run.data_kind = kDataKinds[section.choice("data_kind", kDataKinds)];
     if (section.has("weights")) run.weights = path(section, "weights");
     if (section.has("link_h2d")) run.link_h2d_bytes_per_second = section.bandwidth("link_h2d");
     if (section.has("link_d2h")) run.link_d2h_bytes_per_second = section.bandwidth("link_d2h");

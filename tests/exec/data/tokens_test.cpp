@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "shared/random.h"
+#include "tests/shared/data/token_file_bytes.h"
 #include "tests/shared/error_text.h"
 #include "tests/shared/temporary_folder.h"
 
@@ -104,7 +105,7 @@ TEST(Tokens, WordRandomMeansRandomIdsUnlessThereIsSuchAFile) {
   const TemporaryFolder folder;
   const auto scenario = folder.write("x.toml", "");
   const auto described = [&](const std::filesystem::path& data) {
-    return open_tokens(data, scenario, {1, 4, 256}, 1)->describe();
+    return open_tokens(data, "auto", scenario, {1, 4, 256}, 1)->describe();
   };
   EXPECT_EQ(described(folder.path() / "random"), "random token ids");
   // Only the word alone: a file of that name elsewhere is a file that is missing.
@@ -122,15 +123,15 @@ TEST(Tokens, SayWhatTheyAreOf) {
   const auto scenario = folder.write("x.toml", "");
   folder.write("d/a.txt", "abcdefgh");
   folder.write("d/.hidden", "abcdefgh");
-  const auto one = open_tokens(folder.path() / "d", scenario, {1, 4, 256}, 1);
+  const auto one = open_tokens(folder.path() / "d", "auto", scenario, {1, 4, 256}, 1);
   EXPECT_EQ(one->describe(), (folder.path() / "d").string() + " (8 bytes in 1 file)");
   ASSERT_EQ(one->passed_over().size(), 1u);
   EXPECT_EQ(one->passed_over()[0].first, ".hidden");
   folder.write("d/b.txt", "ijkl");
-  EXPECT_EQ(open_tokens(folder.path() / "d", scenario, {1, 4, 256}, 1)->describe(),
+  EXPECT_EQ(open_tokens(folder.path() / "d", "auto", scenario, {1, 4, 256}, 1)->describe(),
             (folder.path() / "d").string() + " (12 bytes in 2 files)");
   folder.write("README.md", "readme");
-  EXPECT_EQ(open_tokens("", scenario, {1, 4, 256}, 1)->describe(),
+  EXPECT_EQ(open_tokens("", "auto", scenario, {1, 4, 256}, 1)->describe(),
             "README.md and docs of " + folder.path().string() + ", the default data (6 bytes in 1 file)");
   EXPECT_EQ(random_tokens({1, 4, 256}, 1)->passed_over().size(), 0u);
 }
@@ -140,8 +141,48 @@ TEST(Tokens, ShortDataSaysWhatWasPassedOver) {
   const auto scenario = folder.write("x.toml", "");
   folder.write("d/note", "abc");
   folder.write("d/corpus.gz", std::string("\x1f\x8b\x08\x00", 4));
-  const std::string text = error_text([&] { open_tokens(folder.path() / "d", scenario, {1, 4, 256}, 1); });
+  const std::string text = error_text([&] { open_tokens(folder.path() / "d", "auto", scenario, {1, 4, 256}, 1); });
   EXPECT_MENTIONS(text, "need 5 bytes of data, there are 3; passed over corpus.gz: gzip-compressed (for text: gunzip");
+}
+
+TEST(Tokens, OfAFileAreConsecutiveIdsOfIt) {
+  const TemporaryFolder folder;
+  const auto scenario = folder.write("x.toml", "");
+  std::vector<std::uint32_t> ids(60);
+  for (std::uint32_t i = 0; i < 60; ++i) ids[i] = 1000 + i;
+  const std::string flat = llm_c_bytes(ids, false);
+  folder.write("own", token_file_bytes({{ids, {}, LongDocument::split}}, 2000));
+  folder.write("llm.c", flat);
+  folder.write("raw", flat.substr(kLlmCHeaderBytes));
+  const auto open = [&](const char* name, const char* kind) {
+    return open_tokens(folder.path() / name, kind, scenario, {3, 4, 2000}, 1);
+  };
+  const auto own = open("own", "auto"), llm_c = open("llm.c", "auto"), raw = open("raw", "nanogpt");
+  const std::vector<std::int32_t> tokens = filled(*own, 2, 3 * 5);
+  for (std::size_t row = 0; row < 3; ++row)
+    for (std::size_t t = 1; t < 5; ++t) EXPECT_EQ(tokens[row * 5 + t], tokens[row * 5] + static_cast<std::int32_t>(t));
+  EXPECT_GE(*std::min_element(tokens.begin(), tokens.end()), 1000);
+  EXPECT_EQ(filled(*llm_c, 2, 3 * 5), tokens);
+  EXPECT_EQ(filled(*raw, 2, 3 * 5), tokens);
+  EXPECT_EQ(own->describe(), (folder.path() / "own").string() + " (60 tokens, tokenizer of test)");
+  EXPECT_EQ(raw->describe(), (folder.path() / "raw").string() + " (60 tokens)");
+  EXPECT_NE(own->checksum(), raw->checksum());
+  EXPECT_MENTIONS(error_text([&] { open("own", "nanogpt"); }), "begins with a header");
+  EXPECT_MENTIONS(error_text([&] { open("raw", "auto"); }), "it is");  // no text
+  EXPECT_MENTIONS(error_text([&] { open_tokens("", "nanogpt", scenario, {3, 4, 2000}, 1); }), "there is no data");
+}
+
+TEST(Tokens, OfAFileAreRefusedWhereMasksOrDocumentsWouldBeIgnored) {
+  const TemporaryFolder folder;
+  const auto text = [&](const std::vector<TestDocument>& documents, const TokenShape& shape) {
+    return error_text(
+        [&] { file_tokens(folder.write("f", token_file_bytes(documents, 9)), TokenFormat::penstock, shape, 1); });
+  };
+  EXPECT_EQ(text({{{1, 2, 3}, {}}}, {1, 2, 9}), "");
+  EXPECT_MENTIONS(text({{{1, 2}, {}}, {{3, 4}, {}}}, {1, 2, 9}), "has 2 documents and trains on 2 of 4 tokens");
+  EXPECT_MENTIONS(text({{{1, 2, 3}, {false, false, true}}}, {1, 2, 9}), "has 1 documents and trains on 1 of 3 tokens");
+  EXPECT_MENTIONS(text({{{1, 2, 3}, {}}}, {1, 3, 9}), "need 4 tokens, there are 3");
+  EXPECT_MENTIONS(text({{{1, 2, 3}, {}}}, {1, 2, 10}), "the model's has 10");
 }
 
 TEST(RandomNumbers, NormalsHaveMeanZeroAndVarianceOne) {
