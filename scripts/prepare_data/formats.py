@@ -73,10 +73,9 @@ def _tool_calls(value: Any, place: str) -> Any:
         raise InputError(f'{place}: "tool_calls" is {shown(value)}; a list of objects would be right')
     calls = []
     for call in value:
-        call = dict(call)
-        holder = call["function"] = dict(call["function"]) if isinstance(call.get("function"), dict) else call
-        if holder is call:
-            del call["function"]
+        holder = call = dict(call)
+        if isinstance(call.get("function"), dict):
+            holder = call["function"] = dict(call["function"])
         if isinstance(holder.get("arguments"), str):
             holder["arguments"] = parse_json(holder["arguments"], f"{place}: arguments of a tool call")
         calls.append(call)
@@ -183,7 +182,8 @@ def _sharegpt_message(value: Any, place: str) -> dict[str, Any]:
     if sender == "function_call":
         calls = parse_json(text, place)
         message["content"] = None
-        message["tool_calls"] = [{"type": "function", "function": call} for call in (calls if isinstance(calls, list) else [calls])]
+        calls = calls if isinstance(calls, list) else [calls]
+        message["tool_calls"] = [{"type": "function", "function": call} for call in calls]
     return message
 
 

@@ -95,13 +95,15 @@ def _parquet(path: str) -> Iterator[Record]:
     try:
         import pyarrow.parquet
     except ImportError:
-        raise InputError(f"{path}: Parquet is read with pyarrow, which is not there: scripts/python -m pip install pyarrow") from None
+        raise InputError(f"{path}: Parquet is read with pyarrow, which is not there: scripts/python -m pip install "
+                         "pyarrow") from None
     try:
         number = 0
         for batch in pyarrow.parquet.ParquetFile(path).iter_batches(batch_size=256):
             for value in batch.to_pylist():
                 number += 1
-                yield Record(f"{path}, row {number}", value)
+                # A column is there in every row; null says that the row has no such key.
+                yield Record(f"{path}, row {number}", {key: part for key, part in value.items() if part is not None})
     except (pyarrow.ArrowException, OSError) as error:
         raise InputError(f"{path}: cannot be read as Parquet: {error}") from None
 

@@ -8,7 +8,7 @@ import xxhash
 from .errors import InputError
 from .formats import FORMATS, Completion, Conversation, Document, Format, Text, read_document, told_format
 from .inputs import Record, read_records
-from .masks import Span, mask
+from .masks import Masked, Span, mask
 from .model_folder import ModelFolder, Templates
 from .report import InputReport, Report, show_row
 from .template import TemplateError
@@ -115,7 +115,17 @@ class Preparation:
                               masked.refused_turns)
         if masked.is_split:
             self.report.tally("conversations split by turn, as later turns change how earlier ones are shown", place)
+        self._tally_what_is_not_shown(conversation, masked, place)
         return [piece_of(text) for text in masked.texts]
+
+    def _tally_what_is_not_shown(self, conversation: Conversation, masked: Masked, place: str) -> None:
+        """A template may pass over a role, or write content otherwise: said, because nothing else shows it."""
+        last = max(i for i, trained in enumerate(conversation.trained) if trained)
+        for number, message in enumerate(conversation.messages[:last + 1]):
+            content = message.get("content")
+            if masked.texts and content and not any(content.strip() in each.text for each in masked.texts):
+                self.report.tally("messages whose content the template does not show as it is",
+                                  f"{place}, message {number + 1}")
 
     def _add(self, waiting: list[_Waiting], report: InputReport) -> None:
         encoded = self.model.tokenizer.encode([each.piece for each in waiting])

@@ -87,9 +87,11 @@ class TokenFileWriter:
 
     def discard(self) -> None:
         """Unless it was committed."""
-        self._file.close()
-        if os.path.exists(self.temporary):
-            os.unlink(self.temporary)
+        try:
+            self._file.close()
+        finally:  # on a full disk what is left cannot be written, and closing fails
+            if os.path.exists(self.temporary):
+                os.unlink(self.temporary)
 
     def _write_header(self, checksum: int) -> None:
         self._file.seek(0)

@@ -74,6 +74,12 @@ class Masks(PrepareTest):
         self.assertIn("dropped turns, whose prompt (with the generation prompt) does not begin them: 1, first "
                       + self.path("chats.jsonl") + ":1", self.output)
 
+    def test_message_that_the_template_passes_over_is_said(self):
+        self.write_template("{% for m in messages if m['role'] != 'system' %}{{ m['content'] }};{% endfor %}")
+        self.prepared(self.chats([{"role": "system", "content": "s y s"}, user("a"), assistant("b")]))
+        self.assertIn("messages whose content the template does not show as it is: 1, first " + self.path("chats.jsonl")
+                      + ":1, message 1", self.output)
+
     def test_generation_tags_change_nothing(self):
         self.write_template(CHAT_WITH_TAGS)
         written = self.prepared(self.chats([user("a"), assistant("b")]))
