@@ -98,8 +98,8 @@ def main(given: Union[list[str], None] = None) -> int:
     except InputError as error:
         print(f"scripts/prepare: {error}", file=sys.stderr)
         return 2
-    except (OSError, MemoryError) as error:
-        print(f"scripts/prepare: {error or 'out of memory'}", file=sys.stderr)
+    except OSError as error:
+        print(f"scripts/prepare: {error.filename or arguments.output}: {error.strerror}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("scripts/prepare: interrupted; nothing was written", file=sys.stderr)

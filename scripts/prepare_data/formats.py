@@ -104,7 +104,7 @@ def _message(value: Any, place: str) -> tuple[dict[str, Any], bool]:
     role = message.get("role")
     if role not in ROLES:
         raise InputError(f'{place}: the role {shown(role)} is not known; there are {", ".join(ROLES)}')
-    if "content" not in message and not message.get("tool_calls"):
+    if message.get("content") is None and not message.get("tool_calls"):
         raise InputError(f'{place}: has neither "content" nor "tool_calls"')
     trained = _is_trained(message, place)
     message.pop("weight", None)

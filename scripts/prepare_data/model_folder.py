@@ -111,8 +111,11 @@ class Templates:
             where, source = self._sources[name]
             self.started[name] = ChatTemplate(source, where, self._arguments, self._date)
         template = self.started[name]
-        if conversation.tools and "tools" not in template.variables:
-            raise InputError(f'{place}: has "tools", of which {template.place} makes no use: they would be ignored')
+        has_calls = any(message.get("tool_calls") for message in conversation.messages)
+        for key, ignored in (("tools", conversation.tools and not template.shows_tools),
+                             ("tool_calls", has_calls and not template.shows_tool_calls)):
+            if ignored:
+                raise InputError(f'{place}: has "{key}", of which {template.place} makes no use: they would be ignored')
         return template
 
     def close(self) -> None:

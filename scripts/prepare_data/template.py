@@ -39,7 +39,9 @@ class ChatTemplate:
         if "error" in answer:
             self.close()
             raise InputError(f'{place}, line {answer["line"]}: the chat template cannot be used: {answer["error"]}')
-        self.variables = set(answer["variables"])
+        # Neither is reached by another name, so that a template which does not name it passes over it.
+        self.shows_tools = "tools" in answer["variables"]
+        self.shows_tool_calls = "tool_calls" in source
 
     def render(self, messages: list[dict[str, Any]], tools: Union[list, None],
                renders: list[tuple[int, bool]]) -> list[str]:

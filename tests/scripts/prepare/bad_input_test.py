@@ -30,7 +30,10 @@ class BadRecords(PrepareTest):
             ('{"messages": [{"role": "user", "content": NaN}]}', "NaN is not JSON"),
             ('{"messages": ' + "[" * 100000 + "}", "cannot be read as JSON"),
             ('{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}], "tools": [{"name": "f"}]}',
-             "they would be ignored"),
+             'has "tools", of which'),
+            ('{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "tool_calls": [{"name": "f"}]}]}',
+             'has "tool_calls", of which'),
+            ('{"messages": [{"role": "user", "content": null}]}', 'has neither "content" nor "tool_calls"'),
         ):
             path = self.write("r.jsonl", good + line + "\n" + good)
             with self.subTest(line[:80]):
