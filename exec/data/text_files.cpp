@@ -148,7 +148,9 @@ DataText read_data(const fs::path& path, std::int64_t most_bytes) {
   }
   if (!fs::exists(path, error)) fail(path, "cannot be read: " + why_not_read(path, error ? error.value() : ENOENT));
   if (const std::optional<Refusal> refusal = reader.take_file(path, false))
-    fail(path, fmt::format("is {}; data is a text file, a folder with such, or \"random\"{}", refusal->reason,
+    fail(path, fmt::format("is {}; data is a text file, a folder with such, a file of tokens (of raw uint16 ids with "
+                           "data_kind = \"nanogpt\"), or \"random\"{}",
+                           refusal->reason,
                            refusal->command.empty() ? "" : fmt::format(". For text of it: {}", refusal->command)));
   DataText text = reader.finish(shown_path(path));
   text.files = 0;

@@ -241,10 +241,13 @@ TEST_F(TextFiles, FileThatIsNoTextIsRefusedWithWhatMakesTextOfIt) {
     const fs::path file = write(name, bytes);
     return error_text([&] { read_data(file); });
   };
-  EXPECT_EQ(refused("corpus.jsonl.gz", "\x1f\x8b\x08" + "\0"s),
-            fmt::format("{0}: is gzip-compressed; data is a text file, a folder with such, or \"random\". For text of "
-                        "it: gunzip -c {0} > {0}.txt",
-                        path("corpus.jsonl.gz").string()));
+  EXPECT_EQ(
+      refused("corpus.jsonl.gz", "\x1f\x8b\x08" + "\0"s),
+      fmt::format(
+          "{0}: is gzip-compressed; data is a text file, a folder with such, a file of tokens (of raw uint16 ids with "
+          "data_kind = \"nanogpt\"), or \"random\". For text of "
+          "it: gunzip -c {0} > {0}.txt",
+          path("corpus.jsonl.gz").string()));
   EXPECT_MENTIONS(
       refused("from windows.txt", "\xff\xfe" + "h\0i\0"s),
       fmt::format("iconv -f UTF-16 -t UTF-8 '{0}/from windows.txt' > '{0}/from windows.txt.txt'", path().string()));

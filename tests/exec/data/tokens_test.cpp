@@ -168,8 +168,21 @@ TEST(Tokens, OfAFileAreConsecutiveIdsOfIt) {
   EXPECT_EQ(raw->describe(), (folder.path() / "raw").string() + " (60 tokens)");
   EXPECT_NE(own->checksum(), raw->checksum());
   EXPECT_MENTIONS(error_text([&] { open("own", "nanogpt"); }), "begins with a header");
-  EXPECT_MENTIONS(error_text([&] { open("raw", "auto"); }), "it is");  // no text
+  EXPECT_MENTIONS(error_text([&] { open("raw", "auto"); }), "is binary (zero bytes); data is a text file");
   EXPECT_MENTIONS(error_text([&] { open_tokens("", "nanogpt", scenario, {3, 4, 2000}, 1); }), "there is no data");
+}
+
+TEST(Tokens, OfAFileAreThoseOfATextWithTheSameIds) {
+  const TemporaryFolder folder;
+  std::string text;
+  std::vector<std::uint32_t> ids;
+  for (std::uint32_t i = 0; i < 500; ++i) {
+    ids.push_back(static_cast<unsigned char>(mix64(i)));
+    text += static_cast<char>(ids.back());
+  }
+  const TokenShape shape{4, 16, 256};
+  const auto from_file = file_tokens(folder.write("f", llm_c_bytes(ids, true)), TokenFormat::llm_c, shape, 3);
+  EXPECT_EQ(filled(*from_file, 7, 4 * 17), filled(*byte_tokens(text_of(text), shape, 3), 7, 4 * 17));
 }
 
 TEST(Tokens, OfAFileAreRefusedWhereMasksOrDocumentsWouldBeIgnored) {
