@@ -73,6 +73,13 @@ StopSignals::~StopSignals() {
   sem_post(&wake);
 }
 
+void StopSignals::ignore_afterwards() {
+  for (struct sigaction& action : before_) {
+    action = {};
+    action.sa_handler = SIG_IGN;
+  }
+}
+
 void StopSignals::listen() {
   for (int told = 0;;) {
     while (sem_wait(&wake) != 0) {

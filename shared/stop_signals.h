@@ -26,6 +26,9 @@ class StopSignals {
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
 
+  /// Once it is gone nothing is left but the end of the process: signals do nothing then.
+  void ignore_afterwards();
+
  private:
   void listen();
 

@@ -67,6 +67,7 @@ RunStops::~RunStops() {
 }
 
 void RunStops::writing() {
+  signals_.ignore_afterwards();  // giving back much memory takes a while: what is saved then was no failure
   const std::lock_guard lock(mutex_);
   is_writing_ = true;
   changed_.notify_all();

@@ -75,14 +75,13 @@ class ChildProcess {
   /// Nobody will read standard output any more.
   void close_out() { ::close(std::exchange(out_, -1)); }
 
+  /// Reads both until it is done, as is asked every millisecond, or to their ends.
+  void read_until(const std::function<bool()>& done) {
+    while ((out_ >= 0 || err_ >= 0) && !done()) read_both(1);
+  }
   /// Reads both to their ends. Returns the exit code, or minus the signal that killed it.
   int finish() {
-    while (out_ >= 0 || err_ >= 0) {
-      pollfd both[2] = {{out_, POLLIN, 0}, {err_, POLLIN, 0}};
-      ::poll(both, 2, -1);
-      if (both[0].revents != 0 && !read_some(out_, out_text_)) close_out();
-      if (both[1].revents != 0 && !read_some(err_, err_text_)) ::close(std::exchange(err_, -1));
-    }
+    while (out_ >= 0 || err_ >= 0) read_both(-1);
     return wait();
   }
   const std::string& out() const { return out_text_; }
@@ -101,6 +100,12 @@ class ChildProcess {
     const ssize_t got = ::read(fd, buffer, sizeof buffer);
     if (got > 0) text.append(buffer, static_cast<std::size_t>(got));
     return got > 0;
+  }
+  void read_both(int timeout_ms) {
+    pollfd both[2] = {{out_, POLLIN, 0}, {err_, POLLIN, 0}};
+    ::poll(both, 2, timeout_ms);
+    if (both[0].revents != 0 && !read_some(out_, out_text_)) close_out();
+    if (both[1].revents != 0 && !read_some(err_, err_text_)) ::close(std::exchange(err_, -1));
   }
   static const std::string& until(int fd, std::string& text, const std::string& part) {
     while (text.find(part) == std::string::npos && read_some(fd, text)) {

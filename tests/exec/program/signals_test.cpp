@@ -94,6 +94,43 @@ TEST_F(SignalsTest, AThirdWishDoesNotWaitForAnOpThatDoesNotEnd) {
   EXPECT_FALSE(fs::exists(folder_.path() / "c/run.json"));
 }
 
+TEST_F(SignalsTest, NothingCutsASaveShort) {
+  // Stopped within its save, so that whatever is sent arrives there.
+  const auto is_saving = [this] {
+    return fs::exists(folder_.path() / "c.partial") || fs::exists(folder_.path() / "c");
+  };
+  for (const int signal : {SIGINT, SIGHUP, SIGXCPU}) {
+    fs::remove_all(folder_.path() / "c");
+    ChildProcess run = start();
+    run.out_until("\nstep     1");
+    run.send(SIGTERM);
+    run.read_until(is_saving);
+    for (int wish = 0; wish < 4; ++wish) {
+      run.send(SIGSTOP);
+      run.send(signal);
+      run.send(SIGCONT);
+      ChildProcess::pause();
+    }
+    EXPECT_EQ(run.finish(), 0) << signal << run.err();
+    EXPECT_EQ(run.err().find("would be lost"), std::string::npos) << run.err();
+    EXPECT_EQ(saved_step(), printed_steps(run.out()));
+    EXPECT_FALSE(fs::exists(folder_.path() / "c.partial"));
+  }
+}
+
+TEST_F(SignalsTest, BothStreamsClosedDuringASaveLoseTheTextOnly) {
+  ChildProcess run = start([] { ::dup2(STDOUT_FILENO, STDERR_FILENO); });  // one reader for both
+  run.out_until("\nstep     1");
+  run.send(SIGTERM);
+  run.read_until([this] { return fs::exists(folder_.path() / "c.partial") || fs::exists(folder_.path() / "c"); });
+  run.close_out();
+  const int code = run.finish();
+  EXPECT_TRUE(code == 1 || code == 0) << code;  // its last line is lost, or was read just before
+  EXPECT_GT(saved_step(), 0);
+  EXPECT_EQ(json("run s.toml --steps 1 --resume c --set policy.name=megatrain --json")["steps"][0]["step"],
+            saved_step() + 1);
+}
+
 TEST_F(SignalsTest, AReaderThatHasGoneIsAWishToEnd) {
   ChildProcess run = start();
   run.out_until("\nstep     1");
