@@ -77,6 +77,16 @@ std::string stranger_text(const CLI::App& program, const std::string& argument) 
                      nearest.empty() ? "commands are " + alternatives(names) : "did you mean " + nearest + "?");
 }
 
+/// What CLI11 says of a command line that it cannot parse.
+std::string parse_error_text(const CLI::ParseError& error) {
+  const std::string what = std::string(error.what()).substr(0, 300);
+  constexpr std::string_view kTwice =
+      ": At Most 1 required but received ";  // "--gpu: At Most 1 required but received 2"
+  const std::size_t at = what.find(kTwice);
+  if (at == std::string::npos) return what;
+  return fmt::format("{} is given {} times; give it once", what.substr(0, at), what.substr(at + kTwice.size()));
+}
+
 /// `--save=` would take the next option for its value.
 void refuse_bare_equals(int argc, char** argv) {
   for (int i = 1; i < argc; ++i)
@@ -198,8 +208,7 @@ int run_chosen(CLI::App& program, int argc, char** argv, const Chosen& chosen) {
     return code;
   } catch (const CLI::ParseError& error) {
     const std::string stranger = not_understood(program, argc, argv);
-    const std::string what =
-        stranger.empty() ? std::string(error.what()).substr(0, 300) : stranger_text(program, stranger);
+    const std::string what = stranger.empty() ? parse_error_text(error) : stranger_text(program, stranger);
     throw InputError(fmt::format("{}{} `{} --help` and `{} COMMAND --help` have examples", what,
                                  what.ends_with('?') ? "" : ";", name, name));
   }
