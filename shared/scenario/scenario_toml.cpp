@@ -162,7 +162,9 @@ class ScenarioReader {
 
   /// A card by its path, or by whatever name people call it; a host likewise.
   std::filesystem::path part(TomlSection& section, const char* key, decltype(find_card) find) {
-    const std::string name = section.text(key);
+    // `--set machine.card=4090` is a number to TOML.
+    const bool is_number = std::holds_alternative<std::int64_t>(section.value(key).value);
+    const std::string name = is_number ? shown(section.value(key)) : section.text(key);
     if (name.empty()) section.fail(key, "expected a name, found an empty text");
     const bool is_path = name.find('/') != std::string::npos || name.ends_with(".toml");
     return is_path ? existing(section, key) : find(name, {}, section.place(key));
