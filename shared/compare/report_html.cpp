@@ -6,11 +6,11 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "shared/compare/memory_curve.h"
 #include "shared/compare/table.h"
 #include "shared/ir/memory.h"
 #include "shared/ir/schedule_json.h"
 #include "shared/ir/schedule_names.h"
+#include "shared/timeline/memory_curve.h"
 #include "shared/units.h"
 
 namespace penstock {

@@ -3,11 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
 #include <iterator>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "shared/files.h"
+#include "shared/ir/schedule_names.h"
 #include "shared/timeline/history.h"
+#include "shared/timeline/memory_curve.h"
 
 namespace penstock {
 namespace {
@@ -18,7 +23,41 @@ std::string quoted(const std::string& text) { return json(text).dump(-1, ' ', tr
 
 /// An op waited for its binding predecessor if it started within this time of its end: signalling takes microseconds.
 constexpr double kWaitedWithinSeconds = 50e-6;
-constexpr double kMicroseconds = 1e6;
+constexpr std::size_t kCounterPoints = 20'000;  // per tier and timeline
+
+/// A moment on the trace's grid.
+std::int64_t nanoseconds(double seconds) { return std::llround(seconds * 1e9); }
+double microseconds(std::int64_t nanoseconds) { return static_cast<double>(nanoseconds) / 1000; }
+
+struct Slice {
+  std::int64_t begin = 0, end = 0;
+};
+
+/// One per row of the timeline; those of a lane one after the other.
+std::vector<Slice> slices_of(const Schedule& schedule, const Timeline& timeline) {
+  std::vector<Slice> slices;
+  std::vector<std::int64_t> lane_end(schedule.lanes.size(), std::numeric_limits<std::int64_t>::min());
+  for (const OpTime& time : timeline.ops) {
+    if (static_cast<std::size_t>(time.op) >= schedule.ops.size()) {
+      slices.emplace_back();
+      continue;
+    }
+    std::int64_t& free = lane_end[static_cast<std::size_t>(schedule.ops[time.op].lane)];
+    const std::int64_t begin = std::max(nanoseconds(time.start), free);
+    free = std::max(nanoseconds(time.end), begin);
+    slices.push_back({begin, free});
+  }
+  return slices;
+}
+
+/// Every step has every op, row step * ops + op.
+bool is_complete(const Schedule& schedule, const Timeline& timeline) {
+  const std::size_t ops = schedule.ops.size();
+  if (timeline.ops.size() != ops * static_cast<std::size_t>(timeline.steps)) return false;
+  for (std::size_t row = 0; row < timeline.ops.size(); ++row)
+    if (timeline.ops[row].op != static_cast<int>(row % ops)) return false;
+  return true;
+}
 
 const char* phase_name(Phase phase) {
   static constexpr const char* kNames[] = {"forward", "loss", "backward", "optimizer"};
@@ -35,11 +74,15 @@ class TraceWriter {
   void add(const Timeline& timeline, int process) {
     write_names(timeline, process);
     const History history(schedule_, timeline);
-    for (const OpTime& time : timeline.ops) {
+    const std::vector<Slice> slices = slices_of(schedule_, timeline);
+    for (std::size_t row = 0; row < slices.size(); ++row) {
+      const OpTime& time = timeline.ops[row];
       if (static_cast<std::size_t>(time.op) >= schedule_.ops.size()) continue;
-      write_slice(time, process);
-      write_arrow(history, time, process);
+      write_slice(time, slices[row], process);
+      write_arrow(history, timeline, slices, row, process);
     }
+    // Of an op that was not recorded nobody knows how long its bytes live.
+    if (is_complete(schedule_, timeline)) write_counters(timeline, process);
   }
 
   std::string_view finish() {
@@ -80,37 +123,54 @@ class TraceWriter {
     }
   }
 
-  void write_slice(const OpTime& time, int process) {
+  void write_counters(const Timeline& timeline, int process) {
+    const std::vector<std::vector<MemoryPoint>> curves = memory_curves(schedule_, timeline);
+    for (std::size_t i = 0; i < curves.size(); ++i) {
+      const Tier& tier = schedule_.tiers[i];
+      const std::string name =
+          quoted(fmt::format("{} {} live bytes", tier_names()[static_cast<std::size_t>(tier.kind)], tier.device));
+      for (const MemoryPoint& point : thinned(curves[i], kCounterPoints)) {
+        next();
+        append("{{\"ph\": \"C\", \"name\": {}, \"pid\": {}, \"ts\": {:.3f}, \"args\": {{\"bytes\": {:.0f}}}}}", name,
+               process, microseconds(nanoseconds(point.seconds)), point.bytes);
+      }
+    }
+  }
+
+  void write_slice(const OpTime& time, const Slice& slice, int process) {
     const Op& op = schedule_.ops[time.op];
     next();
     append(
-        "{{\"ph\": \"X\", \"name\": {}, \"cat\": \"{}\", \"pid\": {}, \"tid\": {}, \"ts\": {:.4f}, \"dur\": {:.4f}, "
+        "{{\"ph\": \"X\", \"name\": {}, \"cat\": \"{}\", \"pid\": {}, \"tid\": {}, \"ts\": {:.3f}, \"dur\": {:.3f}, "
         "\"args\": {{\"step\": {}, \"op\": {}, \"layer\": {}, \"micro_batch\": {}}}}}",
-        names_[time.op], phase_name(op.phase), process, op.lane + 1, time.start * kMicroseconds,
-        (time.end - time.start) * kMicroseconds, time.step, time.op, op.layer, op.micro_batch);
+        names_[time.op], phase_name(op.phase), process, op.lane + 1, microseconds(slice.begin),
+        microseconds(slice.end - slice.begin), time.step, time.op, op.layer, op.micro_batch);
   }
 
   /// From the op on another lane that this one waited for, if it did.
-  void write_arrow(const History& history, const OpTime& time, int process) {
+  void write_arrow(const History& history, const Timeline& timeline, const std::vector<Slice>& slices, std::size_t row,
+                   int process) {
+    const OpTime& time = timeline.ops[row];
     const Instance binding = history.binding({time.step, time.op});
     const OpTime* from = history.find(binding);
     if (from == nullptr || time.start - from->end > kWaitedWithinSeconds) return;
     const int lane = schedule_.ops[binding.op].lane;
     if (lane == schedule_.ops[time.op].lane) return;
     ++arrows_;
-    // An arrow starts inside its slice: a nanosecond before its end, or half way if it is shorter.
-    const double tail = from->end - std::min(1e-9, (from->end - from->start) / 2);
+    // An arrow starts inside its slice: a nanosecond before its end.
+    const Slice& source = slices[static_cast<std::size_t>(from - timeline.ops.data())];
+    const std::int64_t tail = std::max(source.begin, source.end - 1);
     next();
     append(
         "{{\"ph\": \"s\", \"name\": \"waited\", \"cat\": \"waited\", \"id\": {}, \"pid\": {}, \"tid\": {}, \"ts\": "
-        "{:.4f}}}",
-        arrows_, process, lane + 1, tail * kMicroseconds);
+        "{:.3f}}}",
+        arrows_, process, lane + 1, microseconds(tail));
     next();
     append(
         "{{\"ph\": \"f\", \"bp\": \"e\", \"name\": \"waited\", \"cat\": \"waited\", \"id\": {}, \"pid\": {}, \"tid\": "
         "{}, "
-        "\"ts\": {:.4f}}}",
-        arrows_, process, schedule_.ops[time.op].lane + 1, std::max(time.start, tail) * kMicroseconds);
+        "\"ts\": {:.3f}}}",
+        arrows_, process, schedule_.ops[time.op].lane + 1, microseconds(std::max(slices[row].begin, tail)));
   }
 
   const Schedule& schedule_;

@@ -1,4 +1,4 @@
-#include "shared/compare/memory_curve.h"
+#include "shared/timeline/memory_curve.h"
 
 #include <gtest/gtest.h>
 
@@ -37,6 +37,25 @@ TEST(MemoryCurve, WrittenAnewIsAnotherLife) {
   // Read and written by the same op, as a sum in place is: one life, from the forward's start to the backward's end.
   schedule.ops[2].reads.push_back(scratch);
   EXPECT_EQ(memory_curves(schedule, timeline)[0], (Curve{{0, 1024}, {3, 1048}, {10, 0}}));
+}
+
+TEST(MemoryCurve, PeaksOfAPartAndOfItsPhases) {
+  // Load 0 to 3 s, forward to 5 s (with 24 bytes of scratch), backward to 10 s; then the same again.
+  Schedule schedule = example_schedule();
+  schedule.buffers.push_back({"scratch", 0, 1024, 24});
+  schedule.ops[1].writes = {{2, 0, 24, {}}};
+  const Timeline timeline = example_timeline(TimelineSource::measured, 0, {{3, 2, 5}, {3, 2, 5}});
+  const LiveMemory whole = live_memory(schedule, timeline, 0, 20)[0];
+  EXPECT_EQ(whole.peak_bytes, 1048);
+  EXPECT_EQ(whole.peak_seconds, 3);
+  EXPECT_EQ(whole.phase_bytes, (std::array<double, 4>{1048, 0, 1024, 0}));  // load and forward are phase forward
+  // Within the backward of the first step nothing but the slot is live.
+  const LiveMemory part = live_memory(schedule, timeline, 6, 9)[0];
+  EXPECT_EQ(part.curve, (Curve{{6, 1024}}));
+  EXPECT_EQ(part.peak_bytes, 1024);
+  EXPECT_EQ(part.phase_bytes, (std::array<double, 4>{0, 0, 1024, 0}));
+  // The weights at home are always there.
+  EXPECT_EQ(live_memory(schedule, timeline, 6, 9)[1].peak_bytes, 1024);
 }
 
 TEST(MemoryCurve, ThinningKeepsPeaks) {

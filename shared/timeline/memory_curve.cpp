@@ -1,4 +1,4 @@
-#include "shared/compare/memory_curve.h"
+#include "shared/timeline/memory_curve.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -68,6 +68,56 @@ class Lives {
   std::map<Life, std::int64_t> bytes_;
 };
 
+/// The part between two moments; its first point says what was live at `begin`.
+std::vector<MemoryPoint> within(const std::vector<MemoryPoint>& curve, double begin, double end) {
+  std::vector<MemoryPoint> part{{begin, curve.front().bytes}};
+  for (const MemoryPoint& point : curve)
+    if (point.seconds <= begin)
+      part.front().bytes = point.bytes;
+    else if (point.seconds < end)
+      part.push_back(point);
+  return part;
+}
+
+struct Interval {
+  double begin = 0, end = 0;
+};
+
+/// When ops of each phase run between two moments: ascending, without overlaps.
+std::array<std::vector<Interval>, 4> phase_intervals(const Schedule& schedule, const Timeline& timeline, double begin,
+                                                     double end) {
+  std::array<std::vector<Interval>, 4> phases;
+  for (const OpTime& time : timeline.ops)
+    if (time.end > begin && time.start < end)
+      phases[static_cast<std::size_t>(schedule.ops[static_cast<std::size_t>(time.op)].phase)].push_back(
+          {std::max(time.start, begin), std::min(time.end, end)});
+  for (std::vector<Interval>& intervals : phases) {
+    std::sort(intervals.begin(), intervals.end(), [](const Interval& a, const Interval& b) {
+      return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
+    });
+    std::vector<Interval> joined;
+    for (const Interval& interval : intervals)
+      if (!joined.empty() && interval.begin <= joined.back().end)
+        joined.back().end = std::max(joined.back().end, interval.end);
+      else
+        joined.push_back(interval);
+    intervals = std::move(joined);
+  }
+  return phases;
+}
+
+/// The highest of the curve during any of the intervals; what ends at an interval's end does not count beyond it.
+double highest(const std::vector<MemoryPoint>& curve, const std::vector<Interval>& intervals) {
+  double bytes = 0;
+  std::size_t at = 0;
+  for (const Interval& interval : intervals) {
+    while (at + 1 < curve.size() && curve[at + 1].seconds <= interval.begin) ++at;
+    bytes = std::max(bytes, curve[at].bytes);
+    while (at + 1 < curve.size() && curve[at + 1].seconds < interval.end) bytes = std::max(bytes, curve[++at].bytes);
+  }
+  return bytes;
+}
+
 }  // namespace
 
 std::vector<std::vector<MemoryPoint>> memory_curves(const Schedule& schedule, const Timeline& timeline) {
@@ -94,6 +144,22 @@ std::vector<std::vector<MemoryPoint>> memory_curves(const Schedule& schedule, co
     }
   }
   return curves;
+}
+
+std::vector<LiveMemory> live_memory(const Schedule& schedule, const Timeline& timeline, double begin, double end) {
+  const auto phases = phase_intervals(schedule, timeline, begin, end);
+  std::vector<LiveMemory> tiers;
+  for (const std::vector<MemoryPoint>& curve : memory_curves(schedule, timeline)) {
+    LiveMemory live{within(curve, begin, end), 0, 0, {}};
+    const auto peak = std::max_element(live.curve.begin(), live.curve.end(),
+                                       [](const MemoryPoint& a, const MemoryPoint& b) { return a.bytes < b.bytes; });
+    live.peak_bytes = peak->bytes;
+    live.peak_seconds = peak->seconds;
+    for (std::size_t phase = 0; phase < phases.size(); ++phase)
+      live.phase_bytes[phase] = highest(live.curve, phases[phase]);
+    tiers.push_back(std::move(live));
+  }
+  return tiers;
 }
 
 std::vector<MemoryPoint> thinned(const std::vector<MemoryPoint>& curve, std::size_t most) {

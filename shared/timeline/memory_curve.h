@@ -1,6 +1,11 @@
-// Live bytes over time: what the report draws beneath the timelines.
+// Live bytes over time: what reports draw and list and what traces have as counters.
+//
+// One computation serves every peak that is shown, so that a chart and a table cannot differ. It counts what is live at
+// one moment. schedule_memory (shared/ir/memory.h) counts what is live at *some* moment of a phase: more, since a phase
+// lasts; and the arena, which is what a machine must have, is no less than either.
 #pragma once
 
+#include <array>
 #include <vector>
 
 #include "shared/ir/schedule.h"
@@ -22,6 +27,16 @@ struct MemoryPoint {
 /// REQUIRES: a complete timeline of a schedule that check_schedule accepts, row step * ops + op (compare_timelines
 /// checks the timeline).
 std::vector<std::vector<MemoryPoint>> memory_curves(const Schedule& schedule, const Timeline& timeline);
+
+/// One tier between two moments.
+struct LiveMemory {
+  std::vector<MemoryPoint> curve;       // the first point at `begin`
+  double peak_bytes = 0;                // the highest of the curve
+  double peak_seconds = 0;              // when it is first reached
+  std::array<double, 4> phase_bytes{};  // by Phase: the highest while an op of that phase runs; 0 if none does
+};
+/// Indexed as schedule.tiers. REQUIRES: as memory_curves; begin <= end.
+std::vector<LiveMemory> live_memory(const Schedule& schedule, const Timeline& timeline, double begin, double end);
 
 /// At most `most` points: equal slices of time, each with its largest value, so that no peak is lost.
 std::vector<MemoryPoint> thinned(const std::vector<MemoryPoint>& curve, std::size_t most);
