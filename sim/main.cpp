@@ -8,6 +8,10 @@ namespace {
 using namespace penstock;
 using namespace penstock::sim;
 
+void add_html(CLI::App* command, std::filesystem::path& html) {
+  command->add_option("--html", html, "write a report that opens in any browser, offline")->type_name("FILE");
+}
+
 void add_choice(CLI::App* command, ScenarioChoice& choice) {
   add_profile(command, choice.profile);
   add_overrides(command, choice.overrides);
@@ -56,6 +60,7 @@ void add_simulate(CLI::App& program, SimulateCommandOptions& options, Chosen& ch
                    "write the predicted timeline; without --schedule also the schedule beside it")
       ->type_name("FILE");
   command->add_option("--trace", options.trace, "write a Chrome trace, to be opened in Perfetto")->type_name("FILE");
+  add_html(command, options.html);
   command->add_flag("--ignore-capacity", options.ignore_capacity, "simulate even what does not fit");
   add_choice(command, options.scenario);
   command->callback([&] { chosen = [&] { return simulate_command(options); }; });
@@ -89,6 +94,7 @@ void add_search(CLI::App& program, SearchCommandOptions& options, Chosen& chosen
   command->add_option("-o,--output", options.output, "write the schedule, proved")->type_name("FILE");
   command->add_option("--scenario-out", options.scenario_out, "write the scenario that reproduces it")
       ->type_name("FILE");
+  add_html(command, options.html);
   command->add_option("--seconds", options.seconds, "end after so long")
       ->check(CLI::Range(0.1, 1e6))
       ->check(refuse_nan);
@@ -120,6 +126,7 @@ void add_sweep(CLI::App& program, SweepOptions& options, Chosen& chosen) {
   command->add_option("--format", options.format, "md, csv or json")
       ->check(one_of({"md", "csv", "json"}))
       ->capture_default_str();
+  add_html(command, options.html);
   command->add_flag("--search", options.search, "with the planner's schedule for each row");
   command->add_option("--threads", options.threads, "0 = all cores")->check(CLI::Range(0, 4096));
   add_choice(command, options.scenario);
@@ -150,6 +157,7 @@ void add_shop(CLI::App& program, ShopOptions& options, Chosen& chosen) {
   command->add_option("--sequences", options.sequences, "per optimizer step")
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
+  add_html(command, options.html);
   command->add_option("--threads", options.threads, "0 = all cores")->check(CLI::Range(0, 4096));
   add_cost(command, options.cost, true);
   command->callback([&] { chosen = [&] { return shop(options); }; });
@@ -168,15 +176,17 @@ void add_check(CLI::App& program, CheckOptions& options, Chosen& chosen) {
 
 void add_compare(CLI::App& program, CompareOptions& options, Chosen& chosen) {
   CLI::App* command = add_command(
-      program, "compare", "Lay a predicted and a measured timeline of one schedule side by side",
+      program, "compare", "Lay a predicted and a measured timeline of one schedule side by side, or two predictions",
       "Examples:\n"
       "  penstock-sim compare predicted.json measured.json\n"
       "  penstock-sim compare predicted.json measured.json --html report.html --trace trace.json\n"
+      "  penstock-sim compare this-machine/predicted.json that-machine/predicted.json --html both.html\n"
       "The schedule is the one beside them that `--timeline` wrote, or schedule.json beside PREDICTED, unless\n"
       "--schedule or --scenario says otherwise.\n",
       options.json);
   command->add_option("PREDICTED", options.predicted, "timeline of `penstock-sim simulate --timeline`")->required();
-  command->add_option("MEASURED", options.measured, "timeline of `penstock-exec run --timeline`")->required();
+  command->add_option("MEASURED", options.measured, "timeline of `penstock-exec run --timeline`, or another prediction")
+      ->required();
   command->add_option("--schedule", options.schedule, "the schedule that both ran")->type_name("FILE");
   command
       ->add_option("--scenario", options.scenario.scenario,
@@ -184,7 +194,7 @@ void add_compare(CLI::App& program, CompareOptions& options, Chosen& chosen) {
       ->type_name("FILE")
       ->transform(catalogue_file(CatalogueKind::scenario));
   command->add_option("--trace", options.trace, "write both as one Chrome trace, for Perfetto")->type_name("FILE");
-  command->add_option("--html", options.html, "write a report that opens in any browser, offline")->type_name("FILE");
+  add_html(command, options.html);
   add_choice(command, options.scenario);
   command->callback([&] { chosen = [&] { return compare(options); }; });
 }

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <optional>
 
+#include "shared/compare/sound_timeline.h"
 #include "shared/error.h"
 #include "shared/ir/schedule_json.h"
 
@@ -24,21 +25,7 @@ void require_match(const std::string& hash, const Timeline& timeline, TimelineSo
     throw InputError(fmt::format("the {} timeline was {}: the predicted one comes first, the measured one second",
                                  source == TimelineSource::predicted ? "first" : "second",
                                  source_text(timeline.source)));
-  if (timeline.schedule_hash != hash)
-    throw InputError(
-        fmt::format("the {} timeline is of schedule {}, but the schedule here is {}: compare timelines of "
-                    "one schedule",
-                    source_text(source), timeline.schedule_hash, hash));
-}
-
-std::vector<double> periods_of(const Schedule& schedule, const Timeline& timeline) {
-  std::vector<double> periods = step_periods(schedule, timeline);
-  if (periods.size() < 2)
-    throw InputError(
-        fmt::format("the {} timeline has {} steady periods ({} steps recorded, {} of them warm-up): at "
-                    "least 2 are needed",
-                    source_text(timeline.source), periods.size(), timeline.steps, timeline.warmup_steps));
-  return periods;
+  require_hash(hash, timeline, source_text(source));
 }
 
 double mean(const std::vector<double>& values) {
@@ -49,21 +36,6 @@ double median(std::vector<double> values) {
   const std::size_t middle = values.size() / 2;
   std::sort(values.begin(), values.end());
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
-
-/// Every step has every op: row `step * ops + op` of the timeline is theirs.
-void require_complete(const Schedule& schedule, const Timeline& timeline) {
-  const std::size_t ops = schedule.ops.size();
-  const std::size_t expected = ops * static_cast<std::size_t>(timeline.steps);
-  for (std::size_t row = 0; row < std::max(expected, timeline.ops.size()); ++row) {
-    const int step = timeline.first_step + static_cast<int>(row / ops), op = static_cast<int>(row % ops);
-    if (row < timeline.ops.size() && timeline.ops[row].op >= static_cast<int>(ops))
-      throw InputError(fmt::format("the {} timeline has an op {} in step {}, but the schedule has {} ops",
-                                   source_text(timeline.source), timeline.ops[row].op, timeline.ops[row].step, ops));
-    if (row >= timeline.ops.size() || timeline.ops[row].step != step || timeline.ops[row].op != op)
-      throw InputError(fmt::format("the {} timeline lacks op {} (\"{}\") in step {}", source_text(timeline.source), op,
-                                   schedule.ops[static_cast<std::size_t>(op)].name, step));
-  }
 }
 
 /// Durations of one op in the steady steps. REQUIRES: a complete timeline.
@@ -122,10 +94,10 @@ Comparison compare_timelines(const Schedule& schedule, const Timeline& predicted
   const std::string hash = schedule_hash(schedule);
   require_match(hash, predicted, TimelineSource::predicted);
   require_match(hash, measured, TimelineSource::measured);
-  require_complete(schedule, predicted);
-  require_complete(schedule, measured);
-  const std::vector<double> predicted_periods = periods_of(schedule, predicted);
-  const std::vector<double> measured_periods = periods_of(schedule, measured);
+  require_complete(schedule, predicted, "predicted");
+  require_complete(schedule, measured, "measured");
+  const std::vector<double> predicted_periods = steady_periods(schedule, predicted, "predicted");
+  const std::vector<double> measured_periods = steady_periods(schedule, measured, "measured");
 
   Comparison result;
   result.step_seconds = {mean(predicted_periods), median(measured_periods)};

@@ -43,7 +43,7 @@ std::string comparison_text(const Schedule& schedule, const Comparison& comparis
   rows.push_back({"compute by phase"});
   for (std::size_t i = 0; i < comparison.phase_seconds.size(); ++i)
     add_unless_zero(rows, fmt::format("  {}", phase_names()[i]), comparison.phase_seconds[i], step);
-  if (!comparison.tiers.empty()) rows.push_back({"peak bytes (error of the measured bytes)"});
+  if (!comparison.tiers.empty()) rows.push_back({"arena (error of the measured bytes)"});
   for (const TierComparison& tier : comparison.tiers) {
     const Pair& bytes = tier.peak_bytes;
     rows.push_back({fmt::format("  {}", tier_names()[static_cast<std::size_t>(tier.tier)]),

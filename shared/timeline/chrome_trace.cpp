@@ -64,30 +64,27 @@ const char* phase_name(Phase phase) {
   return kNames[static_cast<int>(phase)];
 }
 
-class TraceWriter {
+/// The events of one process.
+class ProcessWriter {
  public:
-  explicit TraceWriter(const Schedule& schedule) : schedule_(schedule) {
-    for (const Op& op : schedule.ops) names_.push_back(quoted(op.name));
-    append("{{\"displayTimeUnit\": \"ms\", \"traceEvents\": [");
+  /// `arrows` numbers those of all processes.
+  ProcessWriter(fmt::memory_buffer& text, const TracedTimeline& traced, int process, int& arrows)
+      : text_(text), schedule_(*traced.schedule), timeline_(*traced.timeline), process_(process), arrows_(arrows) {
+    for (const Op& op : schedule_.ops) names_.push_back(quoted(op.name));
   }
 
-  void add(const Timeline& timeline, int process) {
-    write_names(timeline, process);
-    const History history(schedule_, timeline);
-    const std::vector<Slice> slices = slices_of(schedule_, timeline);
+  void write() {
+    write_names();
+    const History history(schedule_, timeline_);
+    const std::vector<Slice> slices = slices_of(schedule_, timeline_);
     for (std::size_t row = 0; row < slices.size(); ++row) {
-      const OpTime& time = timeline.ops[row];
+      const OpTime& time = timeline_.ops[row];
       if (static_cast<std::size_t>(time.op) >= schedule_.ops.size()) continue;
-      write_slice(time, slices[row], process);
-      write_arrow(history, timeline, slices, row, process);
+      write_slice(time, slices[row]);
+      write_arrow(history, slices, row);
     }
     // Of an op that was not recorded nobody knows how long its bytes live.
-    if (is_complete(schedule_, timeline)) write_counters(timeline, process);
-  }
-
-  std::string_view finish() {
-    append("\n]}}\n");
-    return {text_.data(), text_.size()};
+    if (is_complete(schedule_, timeline_)) write_counters();
   }
 
  private:
@@ -97,34 +94,36 @@ class TraceWriter {
   }
   /// Starts an event.
   void next() {
-    append("{}\n", separator_);
-    separator_ = ",";
+    append("{}\n", process_ > 1 || started_ ? "," : "");
+    started_ = true;
   }
 
-  void write_names(const Timeline& timeline, int process) {
-    const char* source = timeline.source == TimelineSource::predicted ? "predicted" : "measured";
+  void write_names() {
+    const char* source = timeline_.source == TimelineSource::predicted ? "predicted" : "measured";
     next();
     append("{{\"ph\": \"M\", \"name\": \"process_name\", \"pid\": {}, \"tid\": 0, \"args\": {{\"name\": {}}}}}",
-           process, quoted(fmt::format("{}: {} on {}", source, timeline.scenario, timeline.machine)));
+           process_,
+           quoted(fmt::format("{}: {} on {}{}", source, timeline_.scenario, timeline_.machine,
+                              schedule_.policy.empty() ? "" : ", " + schedule_.policy)));
     next();
     append(
         "{{\"ph\": \"M\", \"name\": \"process_sort_index\", \"pid\": {}, \"tid\": 0, \"args\": {{\"sort_index\": "
         "{}}}}}",
-        process, process);
+        process_, process_);
     for (std::size_t lane = 0; lane < schedule_.lanes.size(); ++lane) {
       next();
       append("{{\"ph\": \"M\", \"name\": \"thread_name\", \"pid\": {}, \"tid\": {}, \"args\": {{\"name\": {}}}}}",
-             process, lane + 1, quoted(schedule_.lanes[lane].name));
+             process_, lane + 1, quoted(schedule_.lanes[lane].name));
       next();
       append(
           "{{\"ph\": \"M\", \"name\": \"thread_sort_index\", \"pid\": {}, \"tid\": {}, \"args\": {{\"sort_index\": "
           "{}}}}}",
-          process, lane + 1, lane + 1);
+          process_, lane + 1, lane + 1);
     }
   }
 
-  void write_counters(const Timeline& timeline, int process) {
-    const std::vector<std::vector<MemoryPoint>> curves = memory_curves(schedule_, timeline);
+  void write_counters() {
+    const std::vector<std::vector<MemoryPoint>> curves = memory_curves(schedule_, timeline_);
     for (std::size_t i = 0; i < curves.size(); ++i) {
       const Tier& tier = schedule_.tiers[i];
       const std::string name =
@@ -132,25 +131,24 @@ class TraceWriter {
       for (const MemoryPoint& point : thinned(curves[i], kCounterPoints)) {
         next();
         append("{{\"ph\": \"C\", \"name\": {}, \"pid\": {}, \"ts\": {:.3f}, \"args\": {{\"bytes\": {:.0f}}}}}", name,
-               process, microseconds(nanoseconds(point.seconds)), point.bytes);
+               process_, microseconds(nanoseconds(point.seconds)), point.bytes);
       }
     }
   }
 
-  void write_slice(const OpTime& time, const Slice& slice, int process) {
+  void write_slice(const OpTime& time, const Slice& slice) {
     const Op& op = schedule_.ops[time.op];
     next();
     append(
         "{{\"ph\": \"X\", \"name\": {}, \"cat\": \"{}\", \"pid\": {}, \"tid\": {}, \"ts\": {:.3f}, \"dur\": {:.3f}, "
         "\"args\": {{\"step\": {}, \"op\": {}, \"layer\": {}, \"micro_batch\": {}}}}}",
-        names_[time.op], phase_name(op.phase), process, op.lane + 1, microseconds(slice.begin),
+        names_[time.op], phase_name(op.phase), process_, op.lane + 1, microseconds(slice.begin),
         microseconds(slice.end - slice.begin), time.step, time.op, op.layer, op.micro_batch);
   }
 
   /// From the op on another lane that this one waited for, if it did.
-  void write_arrow(const History& history, const Timeline& timeline, const std::vector<Slice>& slices, std::size_t row,
-                   int process) {
-    const OpTime& time = timeline.ops[row];
+  void write_arrow(const History& history, const std::vector<Slice>& slices, std::size_t row) {
+    const OpTime& time = timeline_.ops[row];
     const Instance binding = history.binding({time.step, time.op});
     const OpTime* from = history.find(binding);
     if (from == nullptr || time.start - from->end > kWaitedWithinSeconds) return;
@@ -158,36 +156,39 @@ class TraceWriter {
     if (lane == schedule_.ops[time.op].lane) return;
     ++arrows_;
     // An arrow starts inside its slice: a nanosecond before its end.
-    const Slice& source = slices[static_cast<std::size_t>(from - timeline.ops.data())];
+    const Slice& source = slices[static_cast<std::size_t>(from - timeline_.ops.data())];
     const std::int64_t tail = std::max(source.begin, source.end - 1);
     next();
     append(
         "{{\"ph\": \"s\", \"name\": \"waited\", \"cat\": \"waited\", \"id\": {}, \"pid\": {}, \"tid\": {}, \"ts\": "
         "{:.3f}}}",
-        arrows_, process, lane + 1, microseconds(tail));
+        arrows_, process_, lane + 1, microseconds(tail));
     next();
     append(
         "{{\"ph\": \"f\", \"bp\": \"e\", \"name\": \"waited\", \"cat\": \"waited\", \"id\": {}, \"pid\": {}, \"tid\": "
         "{}, "
         "\"ts\": {:.3f}}}",
-        arrows_, process, schedule_.ops[time.op].lane + 1, microseconds(std::max(slices[row].begin, tail)));
+        arrows_, process_, schedule_.ops[time.op].lane + 1, microseconds(std::max(slices[row].begin, tail)));
   }
 
+  fmt::memory_buffer& text_;
   const Schedule& schedule_;
+  const Timeline& timeline_;
+  const int process_;  // from 1
+  int& arrows_;
   std::vector<std::string> names_;
-  fmt::memory_buffer text_;
-  const char* separator_ = "";
-  int arrows_ = 0;
+  bool started_ = false;
 };
 
 }  // namespace
 
-void write_chrome_trace(const Schedule& schedule, const std::vector<const Timeline*>& timelines,
-                        const std::filesystem::path& path) {
-  TraceWriter writer(schedule);
-  int process = 0;
-  for (const Timeline* timeline : timelines) writer.add(*timeline, ++process);
-  write_text_file(path, writer.finish());
+void write_chrome_trace(const std::vector<TracedTimeline>& timelines, const std::filesystem::path& path) {
+  fmt::memory_buffer text;
+  fmt::format_to(std::back_inserter(text), "{{\"displayTimeUnit\": \"ms\", \"traceEvents\": [");
+  int process = 0, arrows = 0;
+  for (const TracedTimeline& traced : timelines) ProcessWriter(text, traced, ++process, arrows).write();
+  fmt::format_to(std::back_inserter(text), "\n]}}\n");
+  write_text_file(path, {text.data(), text.size()});
 }
 
 }  // namespace penstock

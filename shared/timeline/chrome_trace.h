@@ -12,7 +12,12 @@
 
 namespace penstock {
 
-void write_chrome_trace(const Schedule& schedule, const std::vector<const Timeline*>& timelines,
-                        const std::filesystem::path& path);
+/// A timeline and the schedule that it is of.
+struct TracedTimeline {
+  const Schedule* schedule;
+  const Timeline* timeline;
+};
+
+void write_chrome_trace(const std::vector<TracedTimeline>& timelines, const std::filesystem::path& path);
 
 }  // namespace penstock

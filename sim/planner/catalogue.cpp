@@ -25,16 +25,20 @@ Price read_price(TomlSection& section) {
   return price;
 }
 
-/// By a hardware file, or a card and a host.
-Machine read_machine(TomlSection& section, const std::filesystem::path& folder) {
+/// By a hardware file, or a card and a host. `files` gets what it is read from.
+Machine read_machine(TomlSection& section, const std::filesystem::path& folder,
+                     std::vector<std::filesystem::path>& files) {
   if (!section.has("card")) {
     if (section.has("host")) section.fail("host", "stands without card: give both, or hardware alone");
-    return read_hardware(file_beside(CatalogueKind::hardware, folder, section.text("hardware")));
+    files.push_back(file_beside(CatalogueKind::hardware, folder, section.text("hardware")));
+    return read_hardware(files.back());
   }
   if (section.has("hardware")) section.fail("card", "stands beside hardware; keep one of the two");
   const std::filesystem::path card = find_card(section.text("card"), folder, section.place("card"));
-  return read_card_and_host(card,
-                            section.has("host") ? find_host(section.text("host"), folder, section.place("host")) : "");
+  const std::filesystem::path host =
+      section.has("host") ? find_host(section.text("host"), folder, section.place("host")) : "";
+  files.insert(files.end(), {card, host});
+  return read_card_and_host(card, host);
 }
 
 Price price_of_parts(TomlSection& section, const Machine& machine) {
@@ -46,9 +50,9 @@ Price price_of_parts(TomlSection& section, const Machine& machine) {
 }
 
 Offer read_offer(const TomlDocument& document, const std::string& table, const std::string& name,
-                 const std::filesystem::path& folder) {
+                 const std::filesystem::path& folder, std::vector<std::filesystem::path>& files) {
   TomlSection section(document, table);
-  Offer offer{name, read_machine(section, folder), {}};
+  Offer offer{name, read_machine(section, folder, files), {}};
   if (section.has("dram")) offer.machine.dram_bytes = section.bytes("dram", 1 << 20);
   if (section.has("hbm")) offer.machine.gpu.hbm_bytes = section.bytes("hbm", 1 << 20);
   if (section.has("nvme")) offer.machine.nvme.bytes = section.bytes("nvme", 0);
@@ -77,10 +81,12 @@ Catalogue read_catalogue(const std::filesystem::path& path) {
   check_tables(document, {"machine.", "upgrade."});
   TomlSection(document, "").finish();
   Catalogue catalogue;
+  catalogue.files.push_back(path);
   constexpr std::string_view kMachine = "machine.", kUpgrade = "upgrade.";
   for (const auto& [table, values] : document.tables) {
     if (table.starts_with(kMachine))
-      catalogue.offers.push_back(read_offer(document, table, table.substr(kMachine.size()), path.parent_path()));
+      catalogue.offers.push_back(
+          read_offer(document, table, table.substr(kMachine.size()), path.parent_path(), catalogue.files));
     if (table.starts_with(kUpgrade))
       catalogue.upgrades.push_back(read_upgrade(document, table, table.substr(kUpgrade.size())));
   }

@@ -30,8 +30,9 @@ struct Upgrade {
 };
 
 struct Catalogue {
-  std::vector<Offer> offers;      // ascending price
-  std::vector<Upgrade> upgrades;  // likewise
+  std::vector<Offer> offers;                 // ascending price
+  std::vector<Upgrade> upgrades;             // likewise
+  std::vector<std::filesystem::path> files;  // that it was read from
 };
 
 /// Throws InputError: a missing price, source or date, an unknown key, no machine at all.

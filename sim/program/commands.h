@@ -49,7 +49,7 @@ int fit_max(const FitOptions& options);
 struct SimulateCommandOptions {
   ScenarioChoice scenario;
   std::filesystem::path schedule;  // empty: the policy writes one
-  std::filesystem::path timeline, trace;
+  std::filesystem::path timeline, trace, html;
   bool ignore_capacity = false;
   bool json = false;
 };
@@ -65,10 +65,11 @@ int plan(const PlanOptions& options);
 
 struct SearchCommandOptions {
   ScenarioChoice scenario;
-  std::filesystem::path output, scenario_out;  // the schedule, the scenario that reproduces it; empty: not written
-  double seconds = 0;                          // 0: no limit, and the same plan on every machine
-  double tolerance = 0.3;                      // percent
-  int threads = 0;                             // 0: all cores
+  std::filesystem::path output, scenario_out,
+      html;                // the schedule, the scenario that reproduces it; empty: not written
+  double seconds = 0;      // 0: no limit, and the same plan on every machine
+  double tolerance = 0.3;  // percent
+  int threads = 0;         // 0: all cores
   bool no_front = false;
   bool json = false;
 };
@@ -79,7 +80,8 @@ struct SweepOptions {
   ScenarioChoice scenario;
   std::vector<std::string> vary;  // "key=value,value,..."
   std::string format = "md";      // md, csv, json
-  bool search = false;            // the planner's schedule for each row instead of the scenario's policy
+  std::filesystem::path html;
+  bool search = false;  // the planner's schedule for each row instead of the scenario's policy
   int threads = 0;
   bool json = false;
 };
@@ -93,6 +95,7 @@ struct ShopOptions {
   std::optional<double> tokens_per_second, budget;  // one of them; euros
   std::int64_t sequence_length = 1024;
   int sequences = 160;
+  std::filesystem::path html;
   int threads = 0;
   bool json = false;
 };

@@ -25,6 +25,7 @@
 #include "sim/program/commands.h"
 #include "sim/program/gentle_stop.h"
 #include "sim/program/memory_text.h"
+#include "sim/program/pages.h"
 #include "sim/program/progress.h"
 #include "sim/program/range_text.h"
 #include "sim/simulate.h"
@@ -239,6 +240,7 @@ int search_command(const SearchCommandOptions& command) {
   outputs.reads(scenario.files);
   outputs.writes(command.output, "-o");
   outputs.writes(command.scenario_out, "--scenario-out");
+  outputs.writes(command.html, "--html");
   outputs.check();
   SearchOptions options;
   SearchResult result;
@@ -266,6 +268,12 @@ int search_command(const SearchCommandOptions& command) {
   const std::string only = simulated_only(found.schedule, found.scenario);
   const std::optional<Bill> bill = make_bill(scenario.cost, prices, scenario.machine, found.schedule.tokens_per_step(),
                                              found.prediction.step_seconds, step_error_range(scenario.machine));
+  if (!command.html.empty()) {
+    write_text_file(command.html, search_page({found.scenario, found.schedule, found.prediction, found.memory,
+                                               candidate_text(result.best.front().candidate), only},
+                                              search_json(found, result, options)));
+    files += fmt::format("report written to {}\n", command.html.string());
+  }
   if (command.json) {
     ordered_json json = search_json(found, result, options);
     if (bill) json["cost"] = bill_json(*bill);

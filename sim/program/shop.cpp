@@ -8,8 +8,10 @@
 #include <utility>
 
 #include "shared/catalogue.h"
+#include "shared/command_files.h"
 #include "shared/compare/table.h"
 #include "shared/error.h"
+#include "shared/files.h"
 #include "shared/model/config_json.h"
 #include "shared/model/kernels.h"
 #include "shared/model/sequence_limits.h"
@@ -26,6 +28,7 @@
 #include "sim/program/choice.h"
 #include "sim/program/commands.h"
 #include "sim/program/memory_text.h"
+#include "sim/program/pages.h"
 #include "sim/program/progress.h"
 #include "sim/simulate.h"
 #include "sim/validate/error_bar.h"
@@ -309,6 +312,27 @@ void check_wish(const ShopOptions& options) {
   if (!std::isfinite(wish) || wish < 0) throw InputError(fmt::format("shop: {} is no amount", wish));
 }
 
+ordered_json shop_json(const std::string& model, const Verdict& best, const std::vector<Verdict>& verdicts,
+                       const std::vector<NextEuro>& next) {
+  ordered_json machines = ordered_json::array(), upgrades = ordered_json::array();
+  for (const Verdict& verdict : verdicts) machines.push_back(verdict_json(verdict));
+  for (const NextEuro& one : next) {
+    ordered_json upgrade = verdict_json(one.verdict);
+    upgrade["gain_tokens_per_second"] = one.gain;
+    upgrades.push_back(upgrade);
+  }
+  return {{"format", "penstock-shop/1"}, {"model", model},       {"error_share", step_error_share(best.error)},
+          {"choice", best.name},         {"machines", machines}, {"upgrades", upgrades}};
+}
+
+void check_outputs(const ShopOptions& options, const Catalogue& catalogue) {
+  CommandFiles files;
+  files.reads(options.model);
+  files.reads(catalogue.files);
+  files.writes(options.html, "--html");
+  files.check();
+}
+
 }  // namespace
 
 int shop(const ShopOptions& options) {
@@ -316,6 +340,7 @@ int shop(const ShopOptions& options) {
   const std::filesystem::path prices =
       options.catalogue.empty() ? catalogue_folder() / "prices/machines.toml" : options.catalogue;
   const Catalogue catalogue = read_catalogue(prices);
+  check_outputs(options, catalogue);
   Shop shop(options, catalogue.offers.size() + catalogue.upgrades.size());
   std::vector<Verdict> verdicts;
   for (const Offer& offer : catalogue.offers) verdicts.push_back(shop.judge(offer.name, offer.price, offer.machine));
@@ -323,24 +348,16 @@ int shop(const ShopOptions& options) {
   if (!chosen) refuse(options, shop.model(), verdicts);
   const Verdict& best = verdicts[*chosen];
   const std::vector<NextEuro> next = next_euros(shop, catalogue, catalogue.offers[*chosen], best);
+  const ordered_json result = shop_json(shop.model(), best, verdicts, next);
+  const std::string workload =
+      fmt::format("{}, {} sequences of {} tokens per step, exact AdamW; the planner's schedule on each machine",
+                  shop.model(), options.sequences, options.sequence_length);
+  if (!options.html.empty()) write_text_file(options.html, shop_page(workload, result));
   if (options.json) {
-    ordered_json machines = ordered_json::array(), upgrades = ordered_json::array();
-    for (const Verdict& verdict : verdicts) machines.push_back(verdict_json(verdict));
-    for (const NextEuro& one : next) {
-      ordered_json upgrade = verdict_json(one.verdict);
-      upgrade["gain_tokens_per_second"] = one.gain;
-      upgrades.push_back(upgrade);
-    }
-    fmt::print("{}", json_text({{"format", "penstock-shop/1"},
-                                {"model", shop.model()},
-                                {"error_share", step_error_share(best.error)},
-                                {"choice", best.name},
-                                {"machines", machines},
-                                {"upgrades", upgrades}}));
+    fmt::print("{}", json_text(result));
     return kExitDone;
   }
-  fmt::print("{}, {} sequences of {} tokens per step, exact AdamW; the planner's schedule on each machine\n\n{}\n",
-             shop.model(), options.sequences, options.sequence_length, verdicts_text(verdicts));
+  fmt::print("{}\n\n{}\n", workload, verdicts_text(verdicts));
   if (const std::string bills = bills_text(bills_of(verdicts)); !bills.empty()) fmt::print("{}\n", bills);
   if (const std::string only = simulated_only_text(verdicts); !only.empty()) fmt::print("{}\n", only);
   fmt::print("{}: {} for {} EUR\n  {}\n\n{}", options.budget ? "fastest for the money" : "cheapest that does it",
@@ -350,6 +367,7 @@ int shop(const ShopOptions& options) {
       "file "
       "was not made from.\n* assumed price; prices, their sources and dates are in {}.\n",
       prices.string());
+  if (!options.html.empty()) fmt::print("\nreport written to {}\n", options.html.string());
   return kExitDone;
 }
 

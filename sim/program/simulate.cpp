@@ -11,6 +11,7 @@
 #include "shared/compare/table.h"
 #include "shared/compare/timeline_schedule.h"
 #include "shared/error.h"
+#include "shared/files.h"
 #include "shared/ir/schedule_json.h"
 #include "shared/timeline/chrome_trace.h"
 #include "shared/units.h"
@@ -19,6 +20,7 @@
 #include "sim/program/choice.h"
 #include "sim/program/commands.h"
 #include "sim/program/memory_text.h"
+#include "sim/program/pages.h"
 #include "sim/program/progress.h"
 #include "sim/program/range_text.h"
 
@@ -149,6 +151,7 @@ void check_outputs(const SimulateCommandOptions& options, const Scenario& scenar
   files.writes(options.timeline, "--timeline");
   files.writes(options.trace, "--trace");
   files.writes(options.scenario.scenario_out, "--scenario-out");
+  files.writes(options.html, "--html");
   files.check();
 }
 
@@ -165,7 +168,7 @@ std::string write_files(const SimulateCommandOptions& options, const Schedule& s
     text += fmt::format("timeline written to {}\n", options.timeline.string());
   }
   if (!options.trace.empty()) {
-    write_chrome_trace(schedule, {&timeline}, options.trace);
+    write_chrome_trace({{&schedule, &timeline}}, options.trace);
     text += fmt::format("trace written to {} (opens in https://ui.perfetto.dev)\n", options.trace.string());
   }
   return text;
@@ -201,7 +204,12 @@ int simulate_command(const SimulateCommandOptions& options) {
   const std::string only = simulated_only(schedule, scenario, !options.schedule.empty());
   const std::optional<Bill> bill = make_bill(scenario.cost, prices, scenario.machine, schedule.tokens_per_step(),
                                              prediction.step_seconds, step_error_range(scenario.machine));
-  const std::string files = write_files(options, schedule, prediction.timeline, beside);
+  std::string files = write_files(options, schedule, prediction.timeline, beside);
+  if (!options.html.empty()) {
+    const std::string warnings = excess.empty() ? only : "Does not fit: " + excess;
+    write_text_file(options.html, prediction_page({scenario, schedule, prediction, memory, planned, warnings}));
+    files += fmt::format("report written to {}\n", options.html.string());
+  }
   if (options.json) {
     ordered_json result = prediction_json(scenario, schedule, prediction, memory, bill);
     put_executable(result, only);

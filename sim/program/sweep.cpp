@@ -7,7 +7,9 @@
 #include <limits>
 #include <optional>
 
+#include "shared/command_files.h"
 #include "shared/error.h"
+#include "shared/files.h"
 #include "shared/nearest_name.h"
 #include "shared/units.h"
 #include "sim/planner/candidate_text.h"
@@ -19,6 +21,7 @@
 #include "sim/program/commands.h"
 #include "sim/program/gentle_stop.h"
 #include "sim/program/memory_text.h"
+#include "sim/program/pages.h"
 #include "sim/program/progress.h"
 #include "sim/program/range_text.h"
 #include "sim/simulate.h"
@@ -247,12 +250,31 @@ ordered_json json(const std::vector<Axis>& axes, const std::vector<Row>& rows) {
   return {{"format", "penstock-sweep/1"}, {"rows", list}};
 }
 
+/// --html must not replace what any row reads: the scenario's files and those of each value, tried by itself.
+void check_outputs(const SweepOptions& options, const Scenario& scenario, const std::vector<Axis>& axes) {
+  if (options.html.empty()) return;
+  CommandFiles files;
+  files.reads(scenario.files);
+  for (const Axis& axis : axes)
+    for (const std::string& value : axis.values) {
+      ScenarioChoice choice = options.scenario;
+      choice.overrides.push_back(fmt::format("{}={}", axis.key, value));
+      try {
+        files.reads(load_scenario_quietly(choice).files);
+      } catch (const InputError&) {  // its rows will say so
+      }
+    }
+  files.writes(options.html, "--html");
+  files.check();
+}
+
 }  // namespace
 
 int sweep(const SweepOptions& options) {
-  load_scenario(options.scenario);  // its own errors are not those of a row
+  const Scenario scenario = load_scenario(options.scenario);  // its own errors are not those of a row
   std::vector<Axis> axes;
   for (const std::string& text : options.vary) axes.push_back(parse_axis(text));
+  check_outputs(options, scenario, axes);
   std::vector<Row> rows = all_rows(axes);
   {
     StatusLine status(fmt::format("predicting {} rows", rows.size()));
@@ -276,6 +298,7 @@ int sweep(const SweepOptions& options) {
   // A wish that no row understands is a mistake in the wish.
   const auto is_bad = [](const Row& row) { return row.fits && !row.problem.empty(); };
   if (stopped == 0 && std::all_of(rows.begin(), rows.end(), is_bad)) throw InputError(rows.front().problem);
+  if (!options.html.empty()) write_text_file(options.html, sweep_page(scenario.name, json(axes, rows)));
   if (options.json || options.format == "json")
     fmt::print("{}", json_text(json(axes, rows)));
   else

@@ -42,7 +42,8 @@ struct Example : TinySchedule {
 TEST(ChromeTrace, HasAProcessPerTimelineAndAnArrowPerWait) {
   const TemporaryFolder folder;
   Example tiny;
-  write_chrome_trace(tiny.schedule, {&tiny.predicted, &tiny.measured}, folder.path() / "trace.json");
+  write_chrome_trace({{&tiny.schedule, &tiny.predicted}, {&tiny.schedule, &tiny.measured}},
+                     folder.path() / "trace.json");
   const json trace = json::parse(read_text_file(folder.path() / "trace.json", 1 << 20));
   std::map<std::string, int> count;
   for (const json& event : trace["traceEvents"]) ++count[event["ph"].get<std::string>()];
@@ -55,13 +56,12 @@ TEST(ChromeTrace, HasAProcessPerTimelineAndAnArrowPerWait) {
 TEST(ChromeTrace, TimesAreMicrosecondsAndNamesAreTheOps) {
   const TemporaryFolder folder;
   Example tiny;
-  write_chrome_trace(tiny.schedule, {&tiny.measured}, folder.path() / "trace.json");
+  write_chrome_trace({{&tiny.schedule, &tiny.measured}}, folder.path() / "trace.json");
   const json trace = json::parse(read_text_file(folder.path() / "trace.json", 1 << 20));
   bool found = false;
+  std::vector<std::string> processes;
   for (const json& event : trace["traceEvents"]) {
-    if (event["ph"] == "M" && event["name"] == "process_name") {
-      EXPECT_EQ(event["args"]["name"], "measured: tiny on h200");
-    }
+    if (event["ph"] == "M" && event["name"] == "process_name") processes.push_back(event["args"]["name"]);
     if (event["ph"] == "s") {
       // Inside the upload's slice, just before its end.
       EXPECT_EQ(event["tid"], TinySchedule::kH2d + 1);
@@ -77,6 +77,7 @@ TEST(ChromeTrace, TimesAreMicrosecondsAndNamesAreTheOps) {
     EXPECT_EQ(event["pid"], 1);
   }
   EXPECT_TRUE(found);
+  EXPECT_EQ(processes, std::vector<std::string>{"measured: tiny on h200"});
 }
 
 /// Slices of each (process, thread), in the order of the file, in whole nanoseconds.
@@ -97,7 +98,7 @@ TEST(ChromeTrace, SlicesOfATrackNeverOverlap) {
   // nanosecond must not round to an overlap.
   tiny.measured.ops.push_back({0, second, 3 - 3e-6, 3.5 + 1e-9 / 3});
   tiny.measured.ops.push_back({0, third, 3.2, 3.3});
-  write_chrome_trace(tiny.schedule, {&tiny.measured}, folder.path() / "trace.json");
+  write_chrome_trace({{&tiny.schedule, &tiny.measured}}, folder.path() / "trace.json");
   const auto tracks = slices_of(json::parse(read_text_file(folder.path() / "trace.json", 1 << 20)));
   std::size_t slices = 0;
   for (const auto& [track, list] : tracks)
@@ -114,7 +115,7 @@ TEST(ChromeTrace, SlicesOfATrackNeverOverlap) {
 TEST(ChromeTrace, HasACounterOfLiveBytesForEachTier) {
   const TemporaryFolder folder;
   Example tiny;
-  write_chrome_trace(tiny.schedule, {&tiny.predicted}, folder.path() / "trace.json");
+  write_chrome_trace({{&tiny.schedule, &tiny.predicted}}, folder.path() / "trace.json");
   const json trace = json::parse(read_text_file(folder.path() / "trace.json", 1 << 20));
   std::map<std::string, std::vector<std::pair<double, double>>> counters;
   for (const json& event : trace["traceEvents"])
