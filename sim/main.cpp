@@ -176,7 +176,7 @@ void add_check(CLI::App& program, CheckOptions& options, Chosen& chosen) {
 
 void add_compare(CLI::App& program, CompareOptions& options, Chosen& chosen) {
   CLI::App* command = add_command(
-      program, "compare", "Lay a predicted and a measured timeline of one schedule side by side, or two predictions",
+      program, "compare", "Lay a predicted timeline beside a measured one, or beside another prediction",
       "Examples:\n"
       "  penstock-sim compare predicted.json measured.json\n"
       "  penstock-sim compare predicted.json measured.json --html report.html --trace trace.json\n"

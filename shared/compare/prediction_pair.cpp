@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <optional>
 
 #include "shared/compare/sound_timeline.h"
 #include "shared/compare/table.h"
@@ -56,17 +57,17 @@ std::string difference_text(double first, double second) {
   return first != 0 ? percent_text((second - first) / first) : "";
 }
 
-/// Where either side has the name: its value there, or 0.
-double value_of(const std::vector<std::pair<std::string, double>>& values, const std::string& name) {
-  const auto found = std::find_if(values.begin(), values.end(), [&](const auto& each) { return each.first == name; });
-  return found == values.end() ? 0 : found->second;
+/// None where a side has no such lane.
+std::optional<double> busy_seconds(const PredictedSide& side, const std::string& lane) {
+  for (const auto& [name, seconds] : side.lane_seconds)
+    if (name == lane) return seconds;
+  return std::nullopt;
 }
 
-std::vector<std::string> names_of(const PredictionPair& pair,
-                                  std::vector<std::pair<std::string, double>> PredictedSide::*member) {
+std::vector<std::string> lane_names(const PredictionPair& pair) {
   std::vector<std::string> names;
   for (const PredictedSide& side : pair)
-    for (const auto& [name, value] : side.*member)
+    for (const auto& [name, seconds] : side.lane_seconds)
       if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
   return names;
 }
@@ -123,8 +124,11 @@ std::string pair_text(const PredictionPair& pair) {
     if (const double a = pair[0].stalls.by_cause[i], b = pair[1].stalls.by_cause[i]; a != 0 || b != 0)
       add(fmt::format("  {}", stall_cause_name(static_cast<StallCause>(i))), a, b, format_seconds);
   rows.push_back({"busy"});
-  for (const std::string& lane : names_of(pair, &PredictedSide::lane_seconds))
-    add("  " + lane, value_of(pair[0].lane_seconds, lane), value_of(pair[1].lane_seconds, lane), format_seconds);
+  for (const std::string& lane : lane_names(pair)) {
+    const std::optional<double> a = busy_seconds(pair[0], lane), b = busy_seconds(pair[1], lane);
+    rows.push_back(
+        {"  " + lane, a ? format_seconds(*a) : "", b ? format_seconds(*b) : "", a && b ? difference_text(*a, *b) : ""});
+  }
   rows.push_back({"arena (of what arenas may take)"});
   for (const TierKind kind : {TierKind::hbm, TierKind::dram, TierKind::nvme}) {
     const TierMemory *a = tier_of(pair[0], kind), *b = tier_of(pair[1], kind);

@@ -57,7 +57,7 @@ struct ChartAxis {
 struct ChartPoint {
   double x = 0, y = 0;
   std::string label;
-  std::optional<std::pair<double, double>> range;  // of y
+  std::optional<std::pair<double, double>> range = {};  // of y
   bool chosen = false;
 };
 struct PointSeries {

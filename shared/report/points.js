@@ -42,6 +42,10 @@ page.widgets.points = root => {
     return found;
   };
 
+  /// Beside a tick: "32 GiB", not "32.00 GiB"; no unit that the axis' name has.
+  const short = (unit, value) => unit === 'bytes' ? page.bytes(value).replace(/\.?0+ /, ' ')
+      : unit === 'seconds' ? page.seconds(value) : page.number(value);
+
   const svg = node('svg', {role: 'group', 'aria-label': `${data.caption}: ${data.y.name} over ${data.x.name}; arrow keys go through the points`});
   const tip = page.element('p', {className: 'soft tip', textContent: 'Point at a dot, or press Tab and the arrow keys, to read it.'});
   tip.setAttribute('aria-live', 'polite');
@@ -62,18 +66,18 @@ page.widgets.points = root => {
     svg.setAttribute('height', HEIGHT);
     for (const value of ticks(y, data.y.unit, 6)) {
       svg.append(node('line', {x1: left, x2: width - RIGHT, y1: py(value), y2: py(value), stroke: 'var(--line)'}),
-                 node('text', {x: left - 6, y: py(value) + 4, 'text-anchor': 'end'}, page.format(data.y.unit === 'tokens/s' ? '' : data.y.unit, value)));
+                 node('text', {x: left - 6, y: py(value) + 4, 'text-anchor': 'end'}, short(data.y.unit, value)));
     }
     let free = -Infinity;
     for (const value of ticks(x, data.x.unit, Math.max(2, width / 110))) {
       svg.append(node('line', {x1: px(value), x2: px(value), y1: HEIGHT - BOTTOM, y2: HEIGHT - BOTTOM + 4, stroke: 'var(--soft)'}));
-      const text = page.format(data.x.unit, value), half = text.length * 3.4;
+      const text = short(data.x.unit, value), half = text.length * 3.4;
       if (px(value) - half < free || px(value) + half > width) continue;
       svg.append(node('text', {x: px(value), y: HEIGHT - BOTTOM + 17, 'text-anchor': 'middle'}, text));
       free = px(value) + half + 8;
     }
     svg.append(node('text', {x: left, y: 16}, data.y.name),
-               node('text', {x: width - RIGHT, y: HEIGHT - 8, 'text-anchor': 'end'}, data.x.name));
+               node('text', {x: width - RIGHT, y: HEIGHT - 8, 'text-anchor': 'end'}, data.x.name + (['bytes', 'seconds'].includes(data.x.unit) ? '' : ', ' + data.x.unit)));
     for (const mark of data.marks) {
       const near = px(mark.x) > width / 2;
       svg.append(node('line', {x1: px(mark.x), x2: px(mark.x), y1: TOP - 6, y2: HEIGHT - BOTTOM, stroke: 'var(--limit)', 'stroke-dasharray': '5 4'}),

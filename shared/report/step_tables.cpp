@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "shared/ir/schedule_names.h"
 #include "shared/units.h"
@@ -27,14 +28,14 @@ class SecondsTable {
     table_.columns.push_back({"", Column::Kind::meters});
   }
 
-  /// `largest` is the length of the whole meter.
-  void add(const std::string& name, const std::vector<double>& seconds, double largest, Row::Look look) {
+  /// `largest` is the length of the whole meter; 0: none. A side without such a thing has no seconds.
+  void add(const std::string& name, const std::vector<std::optional<double>>& seconds, double largest, Row::Look look) {
     Row row{{{name, {}, {}}}, look};
     std::vector<Meter> meters;
     for (std::size_t i = 0; i < sides_.size(); ++i) {
-      row.cells.push_back({format_seconds(seconds[i]), seconds[i], {}});
-      row.cells.push_back({share_text(seconds[i], sides_[i].step_seconds), {}, {}});
-      meters.push_back({largest > 0 ? seconds[i] / largest : 0, static_cast<int>(i)});
+      row.cells.push_back({seconds[i] ? format_seconds(*seconds[i]) : "", seconds[i], {}});
+      row.cells.push_back({seconds[i] ? share_text(*seconds[i], sides_[i].step_seconds) : "", {}, {}});
+      meters.push_back({largest > 0 ? seconds[i].value_or(0) / largest : 0, static_cast<int>(i)});
     }
     if (largest > 0) row.cells.push_back(meters_cell(std::move(meters)));
     table_.rows.push_back(std::move(row));
@@ -120,12 +121,12 @@ void add_stall_table(ReportPage& page, const std::vector<StepSide>& sides) {
   for (const StepSide& side : sides)
     for (const double seconds : side.stalls.by_cause) largest = std::max(largest, seconds);
   SecondsTable table("cause", sides);
-  std::vector<double> total;
+  std::vector<std::optional<double>> total;
   for (const StepSide& side : sides) total.push_back(side.stalls.total_seconds);
   for (int cause = 0; cause < kStallCauses; ++cause) {
-    std::vector<double> seconds;
+    std::vector<std::optional<double>> seconds;
     for (const StepSide& side : sides) seconds.push_back(side.stalls.by_cause[static_cast<std::size_t>(cause)]);
-    if (std::all_of(seconds.begin(), seconds.end(), [](double each) { return each == 0; })) continue;
+    if (std::all_of(seconds.begin(), seconds.end(), [](const auto& each) { return each == 0; })) continue;
     table.add(stall_cause_name(static_cast<StallCause>(cause)), seconds, largest, Row::Look::plain);
   }
   table.add("together", total, 0, Row::Look::head);
@@ -147,11 +148,11 @@ void add_lane_table(ReportPage& page, const std::vector<StepSide>& sides) {
   }
   SecondsTable table("lane", sides);
   for (const std::string& lane : lanes) {
-    std::vector<double> seconds;
+    std::vector<std::optional<double>> seconds;
     for (const StepSide& side : sides) {
       const auto found = std::find_if(side.lane_seconds.begin(), side.lane_seconds.end(),
                                       [&](const auto& each) { return each.first == lane; });
-      seconds.push_back(found == side.lane_seconds.end() ? 0 : found->second);
+      seconds.push_back(found == side.lane_seconds.end() ? std::nullopt : std::optional(found->second));
     }
     table.add(lane, seconds, step, Row::Look::plain);
   }

@@ -282,7 +282,12 @@ page.widgets.timeline = root => {
       while (taken.some(other => other.align === align && Math.abs(other.y - text_y) < 12)) text_y += 13;
       taken.push({align, y: text_y});
       g.textAlign = align;
-      g.fillText(text + (beyond ? ', above the scale' : ''), align === 'right' ? width - 5 : 5, text_y);
+      const label = text + (beyond ? ', above the scale' : ''), text_x = align === 'right' ? width - 5 : 5;
+      g.strokeStyle = colors.card;
+      g.lineWidth = 4;
+      g.lineJoin = 'round';
+      g.strokeText(label, text_x, text_y);
+      g.fillText(label, text_x, text_y);
       g.textAlign = 'left';
     };
     const by_value = (field, what, color, dash, align) => {
@@ -298,7 +303,7 @@ page.widgets.timeline = root => {
   }
 
   function draw() {
-    gutter = root.clientWidth < 640 ? 96 : 160;
+    gutter = root.clientWidth < 640 ? 110 : 160;
     width = Math.max(50, view.clientWidth - gutter);
     const ratio = window.devicePixelRatio || 1;
     canvas.style.width = width + 'px';
@@ -309,7 +314,7 @@ page.widgets.timeline = root => {
     g.setTransform(ratio, 0, 0, ratio, 0, 0);
     g.font = '12px system-ui, sans-serif';
     g.textBaseline = 'middle';
-    colors = Object.fromEntries(['ink', 'soft', 'line', 'band', 'limit', 'side0', 'side1', 'on-bar', ...PHASES].map(name => [name, page.color(name)]));
+    colors = Object.fromEntries(['ink', 'card', 'soft', 'line', 'band', 'limit', 'side0', 'side1', 'on-bar', ...PHASES].map(name => [name, page.color(name)]));
     g.fillStyle = colors.band;
     for (const band of bands) g.fillRect(0, band.top, width, band.bottom - band.top);
     axis();
@@ -333,6 +338,7 @@ page.widgets.timeline = root => {
   function show(begin, end) {
     const most = WHOLE.to - WHOLE.from;
     const span = Math.min(Math.max(end - begin, Math.min(40 * data.tick, most)), most);
+    if (span === most) { ({from, to} = WHOLE); redraw(); return; }
     from = Math.min(Math.max((begin + end - span) / 2, WHOLE.from), WHOLE.to - span);
     to = from + span;
     redraw();

@@ -35,9 +35,9 @@ void add_summary(ReportPage& page, const PredictedStep& step) {
         fmt::format("{:.0f}", prediction.tokens_per_second)},
        {"model FLOPs", format_flops(prediction.model_flops / seconds)},
        {"compute stalls", fmt::format("{:.2f} %", prediction.stalls.total_seconds / seconds * 100)},
-       {fmt::format("times the bound of this traffic ({})", prediction.bounds.binding),
+       {fmt::format("times the bound, same traffic ({})", prediction.bounds.binding),
         fmt::format("{:.2f}", seconds / prediction.bounds.same_traffic_seconds)},
-       {"times the bound of any schedule", fmt::format("{:.2f}", seconds / prediction.bounds.any_schedule_seconds)}});
+       {"times the bound, any schedule", fmt::format("{:.2f}", seconds / prediction.bounds.any_schedule_seconds)}});
   if (!step.warnings.empty()) page.warning(step.warnings);
   if (!step.plan.empty()) page.paragraph("Plan: " + step.plan);
   page.paragraph(calibration_note(step.scenario.machine));
@@ -105,7 +105,7 @@ PointChart front_chart(const ordered_json& result, const char* tier, const char*
 
 Cell text_cell(const std::string& text) { return {text, {}, {}}; }
 Cell seconds_cell(double seconds) { return {format_seconds(seconds), seconds, {}}; }
-Cell bytes_cell(double bytes) { return {format_bytes_gib(bytes), bytes, {}}; }
+Cell bytes_cell(double bytes) { return {format_bytes(bytes), bytes, {}}; }
 Cell rate_cell(double rate) { return {fmt::format("{:.1f}", rate), rate, {}}; }
 
 ReportTable plans_table(const std::string& caption, const ordered_json& entries, bool named, double plan_seconds) {
@@ -130,14 +130,10 @@ ReportTable plans_table(const std::string& caption, const ordered_json& entries,
 
 void add_alternatives(ReportPage& page, const ordered_json& result) {
   const double plan_seconds = result.at("step_seconds").get<double>();
-  const ordered_json& fronts = result.at("pareto");
   page.section("Step time against memory",
                "Left of the plan: the fastest schedules that were found with less memory. A preset is another system's "
                "schedule under the same numerics.");
   page.charts({front_chart(result, "hbm", "HBM"), front_chart(result, "dram", "DRAM")});
-  if (!fronts.at("hbm").empty()) page.table(plans_table("Best with less HBM", fronts.at("hbm"), false, plan_seconds));
-  if (!fronts.at("dram").empty())
-    page.table(plans_table("Best with less DRAM", fronts.at("dram"), false, plan_seconds));
   page.section("Presets that fit");
   if (result.at("presets").empty())
     page.paragraph("No preset's schedule fits under these numerics.");
@@ -152,6 +148,16 @@ void add_alternatives(ReportPage& page, const ordered_json& result) {
                            {percent_text(plan_seconds / seconds - 1), plan_seconds / seconds, {}}}});
   }
   page.table(table);
+}
+
+void add_fronts(ReportPage& page, const ordered_json& result) {
+  const ordered_json& fronts = result.at("pareto");
+  const double plan_seconds = result.at("step_seconds").get<double>();
+  for (const auto& [tier, title] : {std::pair("hbm", "Best with less HBM"), std::pair("dram", "Best with less DRAM")}) {
+    if (fronts.at(tier).empty()) continue;
+    page.section(title);
+    page.table(plans_table(title, fronts.at(tier), false, plan_seconds));
+  }
 }
 
 }  // namespace
@@ -169,6 +175,7 @@ std::string search_page(const PredictedStep& step, const ordered_json& result) {
   add_summary(page, step);
   add_alternatives(page, result);
   add_step(page, step);
+  add_fronts(page, result);
   add_scenario(page, step.scenario);
   return page.html();
 }

@@ -78,8 +78,8 @@ Row sweep_row(const ordered_json& row) {
   cells.cells.push_back(cell_of(row, "compute_busy_share", percent));
   cells.cells.push_back(text_cell(row.value("binding", "")));
   const bool has_memory = number(row, "hbm_bytes") > 0;
-  cells.cells.push_back(has_memory ? cell_of(row, "hbm_bytes", format_bytes_gib) : Cell{});
-  cells.cells.push_back(has_memory ? cell_of(row, "dram_bytes", format_bytes_gib) : Cell{});
+  cells.cells.push_back(has_memory ? cell_of(row, "hbm_bytes", format_bytes) : Cell{});
+  cells.cells.push_back(has_memory ? cell_of(row, "dram_bytes", format_bytes) : Cell{});
   std::string remarks = row.value("problem", row.value("plan", ""));
   if (row.contains("simulated_only"))
     remarks += (remarks.empty() ? "" : "; ") + row.at("simulated_only").get<std::string>();
