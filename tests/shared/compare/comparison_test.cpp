@@ -163,7 +163,7 @@ TEST(ComparisonText, SaysEverythingButZeros) {
             "compute by phase\n"
             "  forward              2 s       2 s    0.00 %\n"
             "  backward             5 s       6 s   -8.33 %\n"
-            "peak bytes (error of the measured bytes)\n"
+            "arena (error of the measured bytes)\n"
             "  hbm             1.07 KiB    1000 B  +10.00 %\n"
             "ops that contribute most to the error\n"
             "  load 1               3 s       4 s   -8.33 %\n"
