@@ -80,14 +80,14 @@ class Tokenizer:
 
 
 def _bits(offsets: list[tuple[int, int]], spans: list[Span]) -> bytearray:
-    """A token is trained on if all of its characters are. One without characters belongs to what is before it."""
+    """A token is trained on if all of its characters are; one without characters belongs to what follows it."""
     trained = bytearray(len(offsets))
     remaining = iter(spans)
     span = next(remaining, None)
     for i, (begin, end) in enumerate(offsets):
-        while span is not None and span.end <= begin and (begin, end) != (span.end, span.end):
+        while span is not None and span.end <= begin:
             span = next(remaining, None)
         if span is None:
             break
-        trained[i] = span.begin <= begin and end <= span.end and (begin < end or span.begin < begin)
+        trained[i] = span.begin <= begin and end <= span.end
     return trained

@@ -50,17 +50,6 @@ CONVERSATIONS = {
 }
 
 
-class Collected:
-    """Stands for the token file."""
-
-    def __init__(self):
-        self.documents, self.trained = [], 0
-
-    def add(self, document, _):
-        self.documents.append((document.ids, list(document.trained)))
-        self.trained += sum(document.trained)
-
-
 class Reference:
     """The rule read once more, by transformers' rendering and the bytes of tokens; offsets play no part."""
 
@@ -116,28 +105,28 @@ class Reference:
         return [self.document(whole, ranges)] if one_row else rows
 
 
-def ours(model, name, source, special, record):
-    templates = Templates({"default": (name, source)}, special, TODAY)
-    collected = Collected()
-    work = Preparation(model, templates, Settings(1 << 30, False, None, 1, 0), collected)
-    try:
-        document = read_document(Record(name, record), FORMATS["messages"])
-        pieces = work._conversation(document, name)
-        for tokens in model.tokenizer.encode(pieces):
-            collected.add(tokens, 0)
-    finally:
-        templates.close()
-    return collected.documents
+def ours(model, templates, name, record):
+    work = Preparation(model, templates, Settings(1 << 30, False, None, 1, 0), None)
+    pieces = work._conversation(read_document(Record(name, record), FORMATS["messages"]), name)
+    return [(document.ids, list(document.trained)) for document in model.tokenizer.encode(pieces)]
 
 
 def compare_template(model, reference, special, path):
-    """What of the conversations was equal: whole, split, with refused turns, or refused by both."""
+    """How many of the conversations were equal, split, had refused turns, or were refused by both."""
     with open(path, encoding="utf-8") as file:
         source = file.read()
     reference.tokenizer.chat_template = source
+    templates = Templates({"default": (os.path.basename(path), source)}, special, TODAY)
+    try:
+        return compare_conversations(model, templates, reference, source, os.path.basename(path))
+    finally:
+        templates.close()
+
+
+def compare_conversations(model, templates, reference, source, file_name):
     counts = {"equal": 0, "split": 0, "refused turns": 0, "refused by both": 0}
     for title, record in CONVERSATIONS.items():
-        name = f"{os.path.basename(path)}, {title}"
+        name = f"{file_name}, {title}"
         try:
             expected, error = reference.documents(record), None
         except Exception as raised:  # of foreign code
@@ -145,7 +134,7 @@ def compare_template(model, reference, special, path):
         if "tools" in record and ("tools" not in source or "tool_calls" not in source):
             expected, error = None, "tools would be ignored"
         try:
-            found = ours(model, name, source, special, record)
+            found = ours(model, templates, name, record)
         except InputError as raised:
             if expected is not None:
                 raise AssertionError(f"{name}: only ours refuses: {raised}")

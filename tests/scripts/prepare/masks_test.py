@@ -2,6 +2,11 @@
 
 import unittest
 
+from prepare_data.masks import Span
+from prepare_data.tokens import Piece
+from prepare_data.tokens import Tokenizer as PreparedTokenizer
+from tokenizers import AddedToken, Tokenizer, models, normalizers
+
 from small_model import PrepareTest, assistant, user
 
 
@@ -95,6 +100,24 @@ class Masks(PrepareTest):
         written = self.prepared(self.write("a.txt", "the x"), self.write_lines("t.jsonl", [{"text": "y"}, {"text": "z<|eos|>"}]))
         self.assertEqual(self.texts(written), [("the x<|eos|>", " x<|eos|>"), ("y<|eos|>", "<|eos|>"), ("z<|eos|>", "<|eos|>")])
         self.assertEqual(written.long, [2, 2, 2])
+
+
+class OtherTokenizers(unittest.TestCase):
+    """Those that write blanks as \u2581, put one in front, and fall back to bytes, as Llama 2's does."""
+
+    def test_blanks_in_front_and_bytes(self):
+        tokens = ["<unk>", *(f"<0x{byte:02X}>" for byte in range(256)), "\u2581", *"abtheys:", "\u2581t", "\u2581th"]
+        made = Tokenizer(models.BPE(vocab={token: i for i, token in enumerate(tokens)}, byte_fallback=True, unk_token="<unk>",
+                                    merges=[("\u2581", "t"), ("\u2581t", "h")]))
+        made.normalizer = normalizers.Sequence([normalizers.Prepend("\u2581"), normalizers.Replace(" ", "\u2581")])
+        made.add_special_tokens([AddedToken("</s>", normalized=False)])
+        read = PreparedTokenizer(made.to_str(), "here", None)
+        text = "a: the</s>yes\U0001f642</s>a"
+        # One turn begins in the middle of " the", the other behind </s>, whose blank in front is the turn's.
+        spans = [Span(3, 6), Span(10, 18)]
+        ids, trained = read.encode([Piece(text, spans, True)])[0]
+        of_turns = [made.id_to_token(i) for i, bit in zip(ids, trained) if bit]
+        self.assertEqual(of_turns, ["e", "\u2581", "y", "e", "s", "<0xF0>", "<0x9F>", "<0x99>", "<0x82>", "</s>"])
 
 
 CHAT_WITH_TAGS = ("{% for m in messages %}{{ m['role'][0] }}:{% if m['role'] == 'assistant' %}{% generation %}{{ m['content'] }}<|end|>"
