@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "exec/runtime/recorder.h"
+#include "shared/median.h"
 
 namespace penstock::exec {
 
@@ -13,7 +14,7 @@ Measured summarise(std::vector<double> seconds) {
   std::sort(seconds.begin(), seconds.end());
   const std::size_t n = seconds.size();
   Measured measured;
-  measured.seconds = n % 2 == 1 ? seconds[n / 2] : (seconds[n / 2 - 1] + seconds[n / 2]) / 2;
+  measured.seconds = median(seconds);
   if (measured.seconds > 0) measured.spread = (seconds[n - 1 - n / 4] - seconds[n / 4]) / measured.seconds;
   return measured;
 }
@@ -40,18 +41,17 @@ Measured measure_call(const std::function<void()>& body, const Repeats& repeats)
       repeats);
 }
 
-double thread_cpu_seconds() {
-  timespec time{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
-}
-
 Measured measure_cpu(const std::function<void()>& body, const Repeats& repeats) {
+  const auto cpu_seconds = [] {
+    timespec time{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+  };
   return measure(
       [&] {
-        const double start = thread_cpu_seconds();
+        const double start = cpu_seconds();
         body();
-        return thread_cpu_seconds() - start;
+        return cpu_seconds() - start;
       },
       repeats);
 }

@@ -10,6 +10,7 @@
 #include "shared/compare/sound_timeline.h"
 #include "shared/error.h"
 #include "shared/ir/schedule_json.h"
+#include "shared/median.h"
 
 namespace penstock {
 namespace {
@@ -30,12 +31,6 @@ void require_match(const std::string& hash, const Timeline& timeline, TimelineSo
 
 double mean(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
-}
-
-double median(std::vector<double> values) {
-  const std::size_t middle = values.size() / 2;
-  std::sort(values.begin(), values.end());
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
 /// Durations of one op in the steady steps. REQUIRES: a complete timeline.

@@ -16,6 +16,7 @@
 #include "shared/ir/schedule_names.h"
 #include "shared/json_reader.h"
 #include "shared/json_rows.h"
+#include "shared/median.h"
 #include "shared/scenario/policy_toml.h"
 #include "shared/toml_reader.h"
 
@@ -38,13 +39,6 @@ std::string now_utc() {
   ::gmtime_r(&now, &parts);
   return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z", parts.tm_year + 1900, parts.tm_mon + 1, parts.tm_mday,
                      parts.tm_hour, parts.tm_min, parts.tm_sec);
-}
-
-double median(std::vector<double>& values) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  const std::size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
 std::vector<double> op_medians(const Schedule& schedule, const Timeline& timeline) {

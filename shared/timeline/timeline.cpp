@@ -11,6 +11,7 @@
 #include "shared/files.h"
 #include "shared/json_reader.h"
 #include "shared/json_rows.h"
+#include "shared/median.h"
 
 namespace penstock {
 namespace {
@@ -143,13 +144,6 @@ std::vector<double> ends_of(const Timeline& timeline, int op, int first) {
   for (const OpTime& time : timeline.ops)
     if (time.op == op && time.step >= first) ends.push_back(time.end);
   return ends;
-}
-
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  const std::size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "shared/files.h"
 #include "shared/ir/memory.h"
 #include "shared/ir/schedule_json.h"
+#include "shared/median.h"
 #include "shared/units.h"
 #include "sim/planner/parallel.h"
 #include "sim/simulate.h"
@@ -37,19 +38,12 @@ JsonKind kind_of(const fs::path& file) {
   return json["format"] == "penstock-profile/1" ? JsonKind::beside : JsonKind::recording;
 }
 
-double median_of(std::vector<double> values) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  const std::size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
-}
-
 /// Median seconds of each op over the predicted steps.
 std::vector<double> op_seconds(const Schedule& schedule, const Timeline& timeline) {
   std::vector<std::vector<double>> durations(schedule.ops.size());
   for (const OpTime& time : timeline.ops) durations[static_cast<std::size_t>(time.op)].push_back(time.end - time.start);
   std::vector<double> medians;
-  for (std::vector<double>& seconds : durations) medians.push_back(median_of(std::move(seconds)));
+  for (std::vector<double>& seconds : durations) medians.push_back(median(std::move(seconds)));
   return medians;
 }
 
@@ -225,7 +219,7 @@ ErrorSummary summary(const std::vector<Row>& rows, Error error_of) {
   }
   if (errors.empty()) return result;
   result.mean = std::accumulate(errors.begin(), errors.end(), 0.0) / static_cast<double>(errors.size());
-  result.median = median_of(std::move(errors));
+  result.median = median(std::move(errors));
   return result;
 }
 
