@@ -10,20 +10,20 @@
 #include "sim/cost/cost_model.h"
 #include "sim/cost/rates.h"
 #include "sim/engine/power.h"
+#include "sim/planner/step_traffic.h"
 
 namespace penstock::sim {
 namespace {
 
 class BoundCounter {
  public:
-  BoundCounter(const Plan& plan, const Machine& machine) : plan_(plan), machine_(machine) {}
+  BoundCounter(const Plan& plan, const Machine& machine)
+      : plan_(plan), machine_(machine), traffic_(step_traffic(plan)) {}
 
   StepBound bound() {
     count_visits();
-    count_weights();
-    count_gradients();
-    count_optimizer();
-    count_nvme();
+    count_gpu_passes();
+    count_host();
     return result();
   }
 
@@ -95,15 +95,6 @@ class BoundCounter {
       for (end = begin + 1; end < visits.size() && compute_the_same(visits[begin], visits[end]);) ++end;
       count_compute(visits[begin], end - begin);
     }
-    for (const Visit& visit : visits) count_activations(visit, m());
-    if (!on_host()) return;
-    for (const Visit& visit : visits) {
-      if (!visit.contributes()) continue;
-      const double part = static_cast<double>(plan_.part_bytes(visit.layer));
-      const double sum = static_cast<double>(plan_.sum_bytes(visit.layer));
-      down_ += m() * part;
-      host_sum_bytes_ += m() * (part + 2 * sum) - sum;
-    }
   }
 
   bool compute_the_same(const Visit& a, const Visit& b) const {
@@ -157,137 +148,32 @@ class BoundCounter {
     }
   }
 
-  void count_activations(const Visit& visit, double count) {
-    const int layer = visit.layer;
-    const double input = static_cast<double>(plan_.boundary);
-    if (visit.kind == VisitKind::forward) {
-      if (const int next = layer + 1; next < plan_.head && in_dram(next) && plan_.is_checkpoint(next))
-        down_ += count * input;
-      if (layer > 0 && in_dram(layer)) down_ += count * static_cast<double>(plan_.kept(layer));
-    } else if (plan_.kind(layer) == LayerKind::decoder && in_dram(layer)) {
-      if (plan_.is_checkpoint(layer)) up_ += count * input;
-      up_ += count * static_cast<double>(plan_.kept(layer));
-    }
-  }
-
-  static double layers_of(const Plan::Range& run) { return static_cast<double>(run.last - run.first + 1); }
-  void add_compute(const Plan::Range& run, double seconds_per_layer) {
-    for (int layer = run.first; layer <= run.last; ++layer) bound_.compute += seconds_per_layer;
-  }
-
   bool in_dram(int layer) const { return plan_.activations(layer) == TierKind::dram; }
+  double update_traffic() const { return optimizer_bytes_per_parameter(plan_.parameters.numerics); }
 
-  /// Decoder loads of all groups. A pass over some layers finds at most weight_buffers of them in the ring.
-  double fewest_loads() const {
-    const int slots = plan_.parameters.weight_buffers;
-    double forward = 0, backward = 0;
-    for (int first = 1, end = 1; first < plan_.head; first = end) {
-      int streamed = 0;
-      for (end = first; end < plan_.head && (end == first || !plan_.is_checkpoint(end)); ++end)
-        if (!plan_.weights_resident(end)) ++streamed;
-      forward += streamed;
-      // The pass that recomputes the block, and the way back down. A block of one layer is one visit.
-      backward += streamed + (plan_.recomputes(first) && end > first + 1 ? std::max(0, streamed - slots) : 0);
-    }
-    const double groups = static_cast<double>(plan_.groups.size());
-    return forward + (groups - 1) * std::max(0.0, forward - slots) + groups * std::max(0.0, backward - slots);
+  /// Layer after layer, as for visits.
+  void count_gpu_passes() {
+    const auto add = [&](const Plan::Range& run, double bytes_per_layer) {
+      const double seconds = hbm_pass_seconds(bytes_per_layer);
+      for (int layer = run.first; layer <= run.last; ++layer) bound_.compute += seconds;
+    };
+    if (!on_host())
+      for (const Plan::Range& run : plan_.alike) add(run, static_cast<double>(finish_bytes(plan_, run.first)));
+    for (const Plan::Range& run : plan_.alike)
+      if (const std::int64_t elements = gpu_resident_elements(plan_, run.first); elements > 0)
+        add(run, static_cast<double>(elements) * update_traffic());
   }
 
-  void count_weights() {
-    up_ += fewest_loads() * static_cast<double>(plan_.weight_bytes(1));
-    for (const Plan::Range& run : plan_.alike) {
-      const int layer = run.first;
-      if (plan_.states_resident(layer)) continue;
-      const double bytes = layers_of(run) * static_cast<double>(plan_.weight_bytes(layer));
-      if (plan_.weights_resident(layer)) {
-        up_ += bytes;
-      } else if (plan_.is_edge(layer)) {
-        up_ += bytes * (plan_.model.config.tied_embeddings ? 1.0 : static_cast<double>(plan_.groups.size()));
-      }
-    }
-  }
-
-  void count_gradients() {
-    const double groups = static_cast<double>(plan_.groups.size());
-    for (const Plan::Range& run : plan_.alike) {
-      const int layer = run.first;
-      const double layers = layers_of(run);
-      const double sum = static_cast<double>(plan_.sum_bytes(layer));
-      const double gradient = static_cast<double>(plan_.gradient_bytes(layer));
-      const bool home_in_hbm = plan_.gradient_home(layer) == TierKind::hbm;
-      if (on_host()) {
-        host_sum_bytes_ += layers * (sum + gradient);
-        continue;
-      }
-      add_compute(run, hbm_pass_seconds(sum + gradient));
-      const bool own = (home_in_hbm && plan_.finishes_in_place(layer)) ||
-                       (groups > 1 && plan_.parameters.gradient_sums == TierKind::hbm);
-      if (plan_.parameters.gradient_sums == TierKind::dram && !own) {
-        up_ += layers * (groups - 1) * sum;
-        down_ += layers * groups * sum;
-      }
-      if (!home_in_hbm || !plan_.optimizer_on_gpu(layer)) down_ += layers * gradient;
-    }
-  }
-
-  void count_optimizer() {
-    double elements_on_host = 0;
-    double passes = plan_.parameters.host_pass_bytes_per_parameter * static_cast<double>(plan_.model.parameters);
-    const double traffic = optimizer_bytes_per_parameter(plan_.parameters.numerics);
-    for (const Plan::Range& run : plan_.alike) {
-      const int layer = run.first;
-      const double layers = layers_of(run);
-      const double elements = static_cast<double>(plan_.state_elements(layer));
-      if (plan_.has_upload_copy(layer)) passes += 2 * layers * static_cast<double>(plan_.weight_bytes(layer));
-      if (!plan_.optimizer_on_gpu(layer)) {
-        elements_on_host += layers * elements;
-        continue;
-      }
-      if (plan_.states_resident(layer)) {
-        add_compute(run, hbm_pass_seconds(elements * traffic));
-      } else {
-        for (const Plan::StateTensor& tensor : plan_.state_tensors) {
-          up_ += layers * elements * static_cast<double>(tensor.element_bytes);
-          down_ += layers * elements * static_cast<double>(tensor.element_bytes);
-        }
-      }
-      if (plan_.gradient_home(layer) != TierKind::hbm) up_ += layers * static_cast<double>(plan_.gradient_bytes(layer));
-    }
+  void count_host() {
     const int threads = plan_.optimizer_threads;
-    if (elements_on_host > 0) {
-      bound_.cpu =
-          elements_on_host * traffic * adamw_cost(machine_.cpu, plan_.parameters.numerics, threads).seconds_per_byte;
-    }
+    const double update_bytes = static_cast<double>(traffic_.host_elements) * update_traffic();
+    const double sum_bytes = static_cast<double>(traffic_.host_sum_bytes);
+    const double pass_bytes = static_cast<double>(traffic_.host_pass_bytes);
+    if (traffic_.host_elements > 0)
+      bound_.cpu = update_bytes * adamw_cost(machine_.cpu, plan_.parameters.numerics, threads).seconds_per_byte;
     const double dram = best_host_rate(machine_.cpu, threads);
-    if (dram > 0) bound_.cpu = std::max(bound_.cpu + passes / dram, host_sum_bytes_ / dram);
-    dram_bytes_ = elements_on_host * traffic + passes + host_sum_bytes_;
-  }
-
-  void count_nvme() {
-    const auto weight_bytes = [&](int layer) { return static_cast<double>(plan_.weight_bytes(layer)); };
-    const double slots = plan_.parameters.weight_buffers, groups = static_cast<double>(plan_.groups.size());
-    double streamed = 0;
-    for (const Plan::Range& run : plan_.alike) {
-      const int layer = run.first;
-      const double layers = layers_of(run);
-      if (plan_.state_home(layer, TensorKind::weights) == TierKind::nvme) {
-        if (plan_.is_edge(layer) || plan_.weights_resident(layer))
-          nvme_read_ += layers * weight_bytes(layer);
-        else
-          streamed += layers;
-      }
-      for (const Plan::StateTensor& tensor : plan_.state_tensors) {
-        if (plan_.state_home(layer, tensor.tensor) != TierKind::nvme) continue;
-        const double bytes = layers * static_cast<double>(plan_.state_elements(layer) * tensor.element_bytes);
-        if (plan_.update_reads(tensor.tensor)) nvme_read_ += bytes;
-        nvme_write_ += bytes;
-      }
-      if (plan_.gradient_home(layer) != TierKind::nvme) continue;
-      nvme_read_ += layers * static_cast<double>(plan_.gradient_bytes(layer));
-      nvme_write_ += layers * static_cast<double>(plan_.gradient_bytes(layer));
-    }
-    nvme_read_ += (streamed + (2 * groups - 1) * std::max(0.0, streamed - slots)) * weight_bytes(1);
-    dram_bytes_ += nvme_read_ + nvme_write_;
+    if (dram > 0) bound_.cpu = std::max(bound_.cpu + pass_bytes / dram, sum_bytes / dram);
+    dram_bytes_ = update_bytes + pass_bytes + sum_bytes;
   }
 
   double hbm_pass_seconds(double bytes) const {
@@ -368,6 +254,10 @@ class BoundCounter {
   }
 
   StepBound result() {
+    const double up = static_cast<double>(traffic_.h2d + traffic_.ring_h2d);
+    const double down = static_cast<double>(traffic_.d2h);
+    const double nvme_read = static_cast<double>(traffic_.nvme_read + traffic_.ring_nvme_read);
+    const double nvme_write = static_cast<double>(traffic_.nvme_write);
     const Capacities capacities = machine_capacities(machine_, 2 * plan_.optimizer_threads);
     const ResourceVector most = capacities.largest();
     double up_duplex = 0, down_duplex = 0;
@@ -377,31 +267,32 @@ class BoundCounter {
       down_duplex = std::max(down_duplex, both[kLinkD2h]);
     }
     bound_.phases = phases_bound(most[kLinkH2d], most[kLinkD2h]);
-    bound_.h2d = up_ / most[kLinkH2d];
-    bound_.d2h = down_ / most[kLinkD2h];
+    bound_.h2d = up / most[kLinkH2d];
+    bound_.d2h = down / most[kLinkD2h];
     if (plan_.parameters.copy_lanes == CopyLanes::shared) {
       bound_.link = bound_.h2d + bound_.d2h;
     } else {
-      const double together = std::min(up_ / up_duplex, down_ / down_duplex);
-      bound_.link = together + std::max(0.0, (up_ - together * up_duplex) / most[kLinkH2d]) +
-                    std::max(0.0, (down_ - together * down_duplex) / most[kLinkD2h]);
+      const double together = std::min(up / up_duplex, down / down_duplex);
+      bound_.link = together + std::max(0.0, (up - together * up_duplex) / most[kLinkH2d]) +
+                    std::max(0.0, (down - together * down_duplex) / most[kLinkD2h]);
     }
-    bound_.nvme_read = nvme_read_ / most[kNvmeRead];
-    bound_.nvme_write = nvme_write_ / most[kNvmeWrite];
+    bound_.nvme_read = nvme_read / most[kNvmeRead];
+    bound_.nvme_write = nvme_write / most[kNvmeWrite];
     const double per_copied_byte = machine_.gpu.is_host ? 2 : 1;
-    bound_.dram = (dram_bytes_ + per_copied_byte * (up_ + down_)) / most[kDram];
+    bound_.dram = (dram_bytes_ + nvme_read + nvme_write + per_copied_byte * (up + down)) / most[kDram];
     return bound_;
   }
 
   const Plan& plan_;
   const Machine& machine_;
+  StepTraffic traffic_;
   PerPass<double> seconds_;
   PerPass<Seconds> least_;
   StepBound bound_;
   Seconds forward_, backward_, outside_;
   Travelling travelling_;
-  double loads_ = 0;  // loads_of_phase()
-  double up_ = 0, down_ = 0, nvme_read_ = 0, nvme_write_ = 0, host_sum_bytes_ = 0, dram_bytes_ = 0;
+  double loads_ = 0;       // loads_of_phase()
+  double dram_bytes_ = 0;  // of host ops
 };
 
 }  // namespace

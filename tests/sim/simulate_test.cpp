@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <numeric>
+#include <utility>
 
 #include "shared/ir/schedule_json.h"
 #include "tests/shared/policy/small_models.h"
+#include "tests/sim/profile_machine.h"
 
 namespace penstock::sim {
 namespace {
@@ -30,12 +32,21 @@ Machine small_machine() {
   return machine;
 }
 
+/// With a drive, which every preset must find.
+Machine like_a_profile() {
+  Machine machine = test::profile_machine();
+  machine.nvme = {std::int64_t{1} << 40, 15e6, 12e6, 1e-5};
+  return machine;
+}
+
 class EveryPreset : public testing::TestWithParam<std::string> {};
 
 TEST_P(EveryPreset, IsPredictedWithinItsBounds) {
-  for (const Model& model : {small::llama(), small::qwen2_tied()}) {
+  for (const auto& [model, machine] :
+       {std::pair(small::llama(), small_machine()), std::pair(small::qwen2_tied(), small_machine()),
+        std::pair(small::llama(), like_a_profile())}) {
     const Schedule schedule = make_schedule(small::input(model, GetParam()));
-    const Prediction prediction = simulate(schedule, small_machine());
+    const Prediction prediction = simulate(schedule, machine);
     const double step = prediction.step_seconds;
     EXPECT_GT(prediction.period_steps, 0);
     EXPECT_GE(step, prediction.bounds.same_traffic_seconds * (1 - 1e-9)) << prediction.bounds.binding;

@@ -84,8 +84,8 @@ TEST_P(SearchTest, PruningLosesNothing) {
   const SearchSpace space = small_space();
   const double best = brute_force(scenario, space);
   const SearchResult result = search(scenario, space, exact());
-  ASSERT_EQ(result.best.empty(), best == std::numeric_limits<double>::infinity());
-  if (result.best.empty()) return;
+  ASSERT_LT(best, std::numeric_limits<double>::infinity());
+  ASSERT_FALSE(result.best.empty());
   // The search also fills HBM with weights, which the loops do not try: it may only be faster.
   EXPECT_LE(result.best.front().step_seconds, best);
   EXPECT_TRUE(result.complete);
@@ -108,9 +108,8 @@ TEST_P(SearchTest, TheSamePlanForAnyNumberOfThreads) {
     results.push_back(search(scenario, default_space(scenario), options));
   }
   for (const SearchResult& result : results) {
-    ASSERT_EQ(result.best.size(), results.front().best.size());
+    ASSERT_EQ(result.best.size(), 1u);
     EXPECT_EQ(result.evaluated, results.front().evaluated);
-    if (result.best.empty()) continue;
     const Candidate &a = result.best.front().candidate, &b = results.front().best.front().candidate;
     EXPECT_FALSE(a < b || b < a);
   }
@@ -121,7 +120,7 @@ TEST_P(SearchTest, ThePlanIsProvedAndNoPresetIsFaster) {
   SearchOptions options;
   options.front = false;
   const SearchResult result = search(scenario, default_space(scenario), options);
-  if (result.best.empty()) return;
+  ASSERT_FALSE(result.best.empty());
   PolicyInput input = scenario.policy_input();
   apply(result.best.front().candidate, scenario, input);
   EXPECT_TRUE(check_schedule(make_schedule(input)).empty());
@@ -130,7 +129,7 @@ TEST_P(SearchTest, ThePlanIsProvedAndNoPresetIsFaster) {
     EXPECT_LE(result.best.front().step_seconds, preset.step_seconds) << preset.origin;
 }
 
-INSTANTIATE_TEST_SUITE_P(Machines, SearchTest, testing::Range(0, 6));
+INSTANTIATE_TEST_SUITE_P(Machines, SearchTest, testing::Range(0, 8));
 
 TEST(Search, GoesToNvmeWhereTheOtherTiersAreTooSmall) {
   Scenario scenario = test::small_scenario(small::llama());
@@ -161,13 +160,27 @@ TEST(Search, SparesTheDriveWhereItIsNotNeeded) {
   EXPECT_EQ(with.best.front().arenas.nvme, 0);
 }
 
+/// Ascending memory of one tier, descending time, the plan at its end, and each entry what the simulator says of it.
+void expect_front(const Scenario& scenario, const SearchResult& result, const std::vector<Evaluated>& front,
+                  std::int64_t ArenaBytes::*tier) {
+  ASSERT_GE(front.size(), 2u);
+  for (std::size_t i = 0; i < front.size(); ++i) {
+    EXPECT_EQ(front[i].step_seconds, step_of(scenario, front[i].candidate));
+    if (i == 0) continue;
+    EXPECT_GT(front[i].arenas.*tier, front[i - 1].arenas.*tier);
+    EXPECT_LT(front[i].step_seconds, front[i - 1].step_seconds);
+  }
+  EXPECT_LE(front.back().arenas.*tier, result.best.front().arenas.*tier);
+  EXPECT_LE(result.best.front().step_seconds, front.back().step_seconds * 1.003);
+}
+
 TEST(Search, FrontsTradeMemoryForTime) {
-  const Scenario scenario = test::small_scenario(small::llama());
-  const SearchResult result = search(scenario, default_space(scenario), {});
-  ASSERT_GE(result.by_dram.size(), 2u);
-  for (std::size_t i = 1; i < result.by_dram.size(); ++i) {
-    EXPECT_GT(result.by_dram[i].arenas.dram, result.by_dram[i - 1].arenas.dram);
-    EXPECT_LT(result.by_dram[i].step_seconds, result.by_dram[i - 1].step_seconds);
+  for (const int variant : {0, 6}) {
+    const Scenario scenario = test::tight_scenario(variant);
+    const SearchResult result = search(scenario, default_space(scenario), {});
+    ASSERT_FALSE(result.best.empty());
+    expect_front(scenario, result, result.by_dram, &ArenaBytes::dram);
+    expect_front(scenario, result, result.by_hbm, &ArenaBytes::hbm);
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include "shared/scenario/scenario.h"
 #include "tests/shared/policy/small_models.h"
+#include "tests/sim/profile_machine.h"
 
 namespace penstock::sim::test {
 
@@ -42,7 +43,8 @@ inline Scenario small_scenario(const Model& model) {
   return scenario;
 }
 
-/// 0: as above; 1 to 5: with one part short. Tied and untied models in turn.
+/// 0: as above; 1 to 5: with one part short; 6 and 7: on a machine like a profile, with room and without. Tied and
+/// untied models in turn.
 inline Scenario tight_scenario(int variant) {
   Scenario scenario = small_scenario(variant % 2 == 0 ? small::llama() : small::qwen2_tied());
   Machine& machine = scenario.machine;
@@ -55,6 +57,11 @@ inline Scenario tight_scenario(int variant) {
       machine.dram_bytes = 2'200'000;
       machine.gpu.hbm_bytes = (64 << 20) + 1'300'000;
       machine.nvme = {1 << 24, 15e6, 12e6, 1e-6};
+      break;
+    case 6: machine = profile_machine(); break;
+    case 7:
+      machine = profile_machine();
+      machine.dram_bytes = 2'500'000;
       break;
     default: break;
   }

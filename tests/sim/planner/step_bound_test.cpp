@@ -9,56 +9,29 @@
 
 #include "shared/error.h"
 #include "sim/simulate.h"
+#include "tests/sim/planner/any_parameters.h"
 #include "tests/sim/planner/small_scenario.h"
+#include "tests/sim/profile_machine.h"
 
 namespace penstock::sim {
 namespace {
-
-template <typename T>
-T any_of(std::mt19937& random, std::initializer_list<T> values) {
-  return *(values.begin() + std::uniform_int_distribution<std::size_t>(0, values.size() - 1)(random));
-}
-
-PolicyParameters any_parameters(std::mt19937& random) {
-  const auto& infos = presets();
-  PolicyParameters p =
-      preset_parameters(infos[std::uniform_int_distribution<std::size_t>(0, infos.size() - 1)(random)].name);
-  p.group = any_of(random, {0, 1, 2});
-  p.weight_buffers = any_of(random, {1, 2, 3, 6});
-  p.resident_weights = any_of(random, {-1, 0, 0, 2, 5});
-  p.resident_states = any_of(random, {-1, 0, 0, 1, 3});
-  p.nvme_states = any_of(random, {0, 0, -1, 1, 2});
-  p.nvme_weights = any_of(random, {p.nvme_states, 0});
-  p.nvme_slots = any_of(random, {1, 2, 3});
-  p.keep = any_of(random, {Keep::input, Keep::input_attention, Keep::everything});
-  p.checkpoint_every = any_of(random, {1, 1, 2, 3});
-  p.activations = any_of(random, {TierKind::hbm, TierKind::dram});
-  p.first_layers = any_of(random, {0, 0, 1, 3, 5});
-  p.first_keep = any_of(random, {Keep::input, Keep::input_attention, Keep::everything});
-  p.first_activations = any_of(random, {TierKind::hbm, TierKind::dram});
-  p.gradients = any_of(random, {TierKind::hbm, TierKind::dram, p.nvme_states != 0 ? TierKind::nvme : TierKind::dram});
-  p.gradient_sums = any_of(random, {TierKind::hbm, TierKind::dram});
-  p.optimizer_place = any_of(random, {OptimizerPlace::host, OptimizerPlace::gpu});
-  if (p.nvme_states != 0) p.optimizer_place = OptimizerPlace::host;
-  p.optimizer_time = any_of(random, {OptimizerTime::end, OptimizerTime::next_forward});
-  return p;
-}
 
 TEST(StepBound, NeverExceedsTheSimulatedStep) {
   std::mt19937 random(7);
   int simulated = 0, with_nvme = 0;
   for (int i = 0; i < 900; ++i) {
     Scenario scenario = test::small_scenario(i % 2 == 0 ? small::llama() : small::qwen2_tied());
-    // One part at a time is the slow one, so that every term decides somewhere.
+    // One part at a time is the slow one, so that every term decides somewhere; in every third case like a profile.
     Machine& machine = scenario.machine;
+    if (i % 3 == 2) machine = test::profile_machine();
     machine.nvme = {1 << 24, 15e6, 12e6, 1e-6};
     if (i % 6 == 1) machine.link.h2d.bytes_per_second = 2e6;
     if (i % 6 == 2) machine.link.d2h.bytes_per_second = 2e6;
     if (i % 6 == 3) machine.cpu.dram_bytes_per_second = 8e6;
     if (i % 6 == 5) machine.nvme.read_bytes_per_second = machine.nvme.write_bytes_per_second = 1e6;
     if (i % 6 == 4) machine.gpu.matmul_flops_per_second = machine.gpu.matmul_burst_flops_per_second = 2e8;
-    scenario.micro_batch = any_of(random, {1, 2, 4, 8});
-    scenario.policy = any_parameters(random);
+    scenario.micro_batch = test::any_of(random, {1, 2, 4, 8});
+    scenario.policy = test::any_parameters(random);
     const PolicyInput input = scenario.policy_input();
     try {
       arena_bytes(input);
@@ -115,7 +88,7 @@ TEST(ArenaBytes, AreThoseOfTheSchedule) {
   std::mt19937 random(11);
   for (int i = 0; i < 300; ++i) {
     Scenario scenario = test::small_scenario(i % 2 == 0 ? small::qwen3() : small::qwen2_tied());
-    scenario.policy = any_parameters(random);
+    scenario.policy = test::any_parameters(random);
     const PolicyInput input = scenario.policy_input();
     ArenaBytes arenas;
     try {
