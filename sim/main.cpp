@@ -223,12 +223,16 @@ void add_list(CLI::App& program, ListOptions& options, Chosen& chosen) {
       add_command(program, "list", "List presets, models, hardware, cards, hosts and scenarios",
                   "Examples:\n"
                   "  penstock-sim list presets\n"
+                  "  penstock-sim list policy\n"
                   "  penstock-sim list hardware --from my/scenarios\n"
                   "The catalogue is ./scenarios, or what is installed with the program; its scenarios,\n"
                   "models and machines can be named from any folder: penstock-sim fit quickstart\n",
                   options.json);
-  command->add_option("WHAT", options.what, "presets, models, hardware, cards, hosts or scenarios; all if left out")
-      ->check(one_of({"presets", "models", "hardware", "cards", "hosts", "scenarios"}));
+  command
+      ->add_option("WHAT", options.what,
+                   "presets, models, hardware, cards, hosts or scenarios, all if left out; or policy: what [policy] "
+                   "can say")
+      ->check(one_of({"presets", "models", "hardware", "cards", "hosts", "scenarios", "policy"}));
   command->add_option("--from", options.folder, "folder of scenarios, with models/ and hardware/ in it")
       ->type_name("FOLDER");
   command->callback([&] { chosen = [&] { return list(options); }; });

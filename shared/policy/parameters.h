@@ -2,12 +2,17 @@
 // Scenario files override any of these in [policy], under the names given here.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "shared/ir/schedule.h"
+#include "shared/ir/schedule_names.h"
+#include "shared/policy/parameter_kinds.h"
 
 namespace penstock {
 
@@ -84,6 +89,227 @@ struct PolicyParameters {
   HostWaits host_waits = HostWaits::none;
   int optimizer_threads = 0;  // 0 = all cores of the machine but those that other lanes need
 };
+
+/// Whether activations of any layer wait in DRAM, behind a ring of activation_slots.
+inline bool activations_travel(const PolicyParameters& p) {
+  return p.activations == TierKind::dram || (p.first_layers > 0 && p.first_activations == TierKind::dram) ||
+         std::any_of(p.keep_layers.begin(), p.keep_layers.end(),
+                     [](const LayerKeep& kept) { return kept.activations == TierKind::dram; });
+}
+
+/// The table of all parameters but the name: calls `row(about, member, values)` for each, in the order in which they
+/// are written. Everything that goes over the parameters goes over this: reading and writing [policy], `penstock-sim
+/// list policy` and the table of docs/policies.md, comparing candidates, what a scenario fixes, and the planner's moves
+/// in one parameter at a time. So a new parameter is a member above and a row here.
+///
+/// `about` is a ParameterAbout; `member(p)` the parameter within (const) PolicyParameters, a reference or a tuple of
+/// them; `values` one of the kinds of parameter_kinds.h.
+template <typename Row>
+void each_parameter(Row&& row) {
+  using P = PolicyParameters;
+  constexpr int kMostMicroBatches = 1'000'000, kMostLayers = 4096, kMostBuffers = 1024;
+  constexpr std::int64_t kMostTokens = std::int64_t{1} << 31;
+  constexpr auto kOrder = Decides::order_of_additions;
+  constexpr auto kNumerics = Decides::numerics;
+  static constexpr std::string_view kCopyLanes[] = {"per_direction", "shared"};
+  static constexpr std::string_view kPlaces[] = {"host", "gpu"};
+  static constexpr std::string_view kTimes[] = {"end", "backward", "next_forward"};
+  static constexpr std::string_view kHostWaits[] = {"none", "per_layer", "per_buffer", "on_compute"};
+  const auto only_with_first_layers = [](const P& p) { return p.first_layers > 0; };
+  const auto only_with_nvme_states = [](const P& p, std::int64_t) { return p.nvme_states != 0; };
+  const auto only_with_sums_on_gpu = [](const P& p, std::int64_t) { return !p.numerics.sum_on_host; };
+
+  row(
+      ParameterAbout{.key = "group",
+                     .meaning = "micro-batches per visit: 1 = micro-batch-major, all = layer-major; groups must add up "
+                                "to the step"},
+      [](auto& p) -> auto& { return p.group; }, CountOrAll{1, kMostMicroBatches, 0});
+  row(
+      ParameterAbout{.key = "first_group",
+                     .meaning = "size of the first group, under whose forward a `next_forward` optimizer hides; 0 = as "
+                                "`group`"},
+      [](auto& p) -> auto& { return p.first_group; }, Count{0, kMostMicroBatches});
+  row(
+      ParameterAbout{.key = "weight_buffers",
+                     .meaning = "slots of the ring of decoder weights",
+                     .moves = steps(1, {-2, -1, 1, 2}, 1, 64)},
+      [](auto& p) -> auto& { return p.weight_buffers; }, Count{1, kMostBuffers});
+  row(
+      ParameterAbout{.key = "burst", .meaning = "how copies of weights, states and gradients are cut"},
+      [](auto& p) { return std::tie(p.burst, p.burst_bytes); }, BurstSize{});
+  row(
+      ParameterAbout{.key = "copy_lanes", .meaning = "one copy engine per direction, or one for both"},
+      [](auto& p) -> auto& { return p.copy_lanes; }, OneOf{kCopyLanes});
+  row(
+      ParameterAbout{.key = "resident_weights",
+                     .meaning = "first decoder layers whose weights stay in HBM through a step; all: embedding and "
+                                "head too",
+                     .moves = steps(5, {-8, -4, -2, -1, 1, 2, 4, 8}, 0, kDecoderLayers)},
+      [](auto& p) -> auto& { return p.resident_weights; }, CountOrAll{0, kMostLayers, -1});
+  row(
+      ParameterAbout{.key = "resident_states",
+                     .meaning = "the same for states; such layers are updated on the GPU whatever `optimizer_place` "
+                                "says",
+                     .moves = steps(4, {-8, -4, -2, -1, 1, 2, 4, 8}, 0, kDecoderLayers)},
+      [](auto& p) -> auto& { return p.resident_states; }, CountOrAll{0, kMostLayers, -1});
+  row(
+      ParameterAbout{.key = "resident_edges",
+                     .meaning = "embedding and head keep weights, gradients and states in HBM"},
+      [](auto& p) -> auto& { return p.resident_edges; }, Flag{});
+  row(
+      ParameterAbout{.key = "nvme_states",
+                     .meaning = "last decoder layers whose states lie on NVMe; all: embedding and head too; updated on "
+                                "the host, see above",
+                     .moves = steps(7, {-2, -1, 1, 2}, 1, kDecoderLayers, only_with_nvme_states)},
+      [](auto& p) -> auto& { return p.nvme_states; }, CountOrAll{0, kMostLayers, -1});
+  row(
+      ParameterAbout{.key = "nvme_weights", .meaning = "the same for weights"},
+      [](auto& p) -> auto& { return p.nvme_weights; }, CountOrAll{0, kMostLayers, -1});
+  row(
+      ParameterAbout{
+          .key = "nvme_slots",
+          .meaning = "layers that AdamW has in DRAM at a time; 1: read, update and write one after the other",
+          .moves = steps(8, {-1, 1}, 1, 8, only_with_nvme_states)},
+      [](auto& p) -> auto& { return p.nvme_slots; }, Count{1, kMostBuffers});
+  row(
+      ParameterAbout{.key = "keep",
+                     .meaning = "what forward keeps for backward; the rest is recomputed",
+                     .settles = {"first_layers", "keep_layers"}},
+      [](auto& p) -> auto& { return p.keep; }, OneOf{keep_names()});
+  row(
+      ParameterAbout{.key = "checkpoint_every",
+                     .meaning = "K: blocks, see above; not with `everything`",
+                     .moves = steps(6, {-2, -1, 1, 2}, 1, kDecoderLayers,
+                                    [](const P& p, std::int64_t) { return p.keep != Keep::everything; })},
+      [](auto& p) -> auto& { return p.checkpoint_every; }, Count{1, kMostLayers});
+  row(
+      ParameterAbout{.key = "activations",
+                     .meaning = "where layer inputs and kept regions wait",
+                     .settles = {"first_layers", "keep_layers"},
+                     .moves = others(11, {0, 1})},
+      [](auto& p) -> auto& { return p.activations; }, OneOf{tier_names().first(2)});
+  row(
+      ParameterAbout{.key = "first_layers",
+                     .meaning = "so many of the first decoder layers are kept otherwise than the rest, each with its "
+                                "input; blocks begin behind them"},
+      [](auto& p) -> auto& { return p.first_layers; }, Count{0, kMostLayers});
+  row(
+      ParameterAbout{
+          .key = "first_keep", .meaning = "what those keep", .needs = "first_layers", .counts = only_with_first_layers},
+      [](auto& p) -> auto& { return p.first_keep; }, OneOf{keep_names()});
+  row(
+      ParameterAbout{.key = "first_activations",
+                     .meaning = "where theirs wait",
+                     .needs = "first_layers",
+                     .counts = only_with_first_layers},
+      [](auto& p) -> auto& { return p.first_activations; }, OneOf{tier_names().first(2)});
+  row(
+      ParameterAbout{.key = "keep_layers",
+                     .meaning =
+                         "what layers leave and where, by ranges; `*12`: so many of the range, spread evenly; a "
+                         "later range overrides an earlier one, and all of them the keys above; not with blocks"},
+      [](auto& p) -> auto& { return p.keep_layers; }, LayerRanges{});
+  row(
+      ParameterAbout{
+          .key = "activation_slots",
+          .meaning = "ring in HBM of what comes back from DRAM",
+          .moves = steps(2, {-1, 1, 2, 4}, 1, 64, [](const P& p, std::int64_t) { return activations_travel(p); })},
+      [](auto& p) -> auto& { return p.activation_slots; }, Count{1, kMostBuffers});
+  row(
+      ParameterAbout{.key = "gradients",
+                     .meaning =
+                         "where finished gradients wait for the norm; resident layers' always in HBM; `nvme`: of "
+                         "layers whose states are there, the others' in DRAM",
+                     // From NVMe to DRAM is the way of the states, not one of its own.
+                     .moves = others(12, {0, 1},
+                                     [](const P& p, std::int64_t tier) {
+                                       return !p.numerics.sum_on_host && (p.gradients != TierKind::nvme || tier == 0);
+                                     })},
+      [](auto& p) -> auto& { return p.gradients; }, OneOf{tier_names()});
+  row(
+      ParameterAbout{.key = "gradient_sums",
+                     .meaning = "where sums wait between groups",
+                     .moves = others(13, {0, 1}, only_with_sums_on_gpu)},
+      [](auto& p) -> auto& { return p.gradient_sums; }, OneOf{tier_names().first(2)});
+  row(
+      ParameterAbout{
+          .key = "gradient_slots", .meaning = "ring of gradients that leave", .moves = steps(3, {-1, 1, 2}, 1, 64)},
+      [](auto& p) -> auto& { return p.gradient_slots; }, Count{1, kMostBuffers});
+  row(
+      ParameterAbout{.key = "states",
+                     .meaning = "12, 14 and 10 B/param with fp32 moments; `bf16` has no fp32 master",
+                     .decides = kNumerics},
+      [](auto& p) -> auto& { return p.numerics.states; }, OneOf{state_format_names()});
+  row(
+      ParameterAbout{.key = "moments", .meaning = "element type of m and v", .decides = kNumerics},
+      [](auto& p) -> auto& { return p.numerics.moments; }, OneOf{element_type_names()});
+  row(
+      ParameterAbout{.key = "gradient_sum", .meaning = "element type of sums", .decides = kNumerics},
+      [](auto& p) -> auto& { return p.numerics.gradient_sum; }, OneOf{element_type_names()});
+  row(
+      ParameterAbout{.key = "gradient_link",
+                     .meaning = "element type of finished gradients and those that cross the link",
+                     .decides = kNumerics},
+      [](auto& p) -> auto& { return p.numerics.gradient_link; }, OneOf{element_type_names()});
+  row(
+      ParameterAbout{.key = "sum_on_host", .meaning = "micro-batches add up on the host", .decides = kNumerics},
+      [](auto& p) -> auto& { return p.numerics.sum_on_host; }, Flag{});
+  row(
+      ParameterAbout{.key = "clip", .meaning = "exact global norm before any update", .decides = kNumerics},
+      [](auto& p) -> auto& { return p.numerics.clip; }, Flag{});
+  row(
+      ParameterAbout{.key = "mlp_chunk_tokens",
+                     .meaning = "rows of the MLP at a time; 0 = all",
+                     .decides = kOrder,
+                     .moves = others(16, {0, 2048, 4096, 8192, 16384})},
+      [](auto& p) -> auto& { return p.numerics.chunking.mlp_tokens; }, Count{0, kMostTokens});
+  row(
+      ParameterAbout{.key = "loss_chunk_tokens",
+                     .meaning = "rows of logits at a time; 0 = 1024",
+                     .decides = kOrder,
+                     .moves = others(17, {0, 512, 2048, 4096})},
+      [](auto& p) -> auto& { return p.numerics.chunking.loss_tokens; }, Count{0, kMostTokens});
+  row(
+      ParameterAbout{.key = "optimizer_place", .meaning = "who updates", .moves = others(14, {0, 1})},
+      [](auto& p) -> auto& { return p.optimizer_place; }, OneOf{kPlaces});
+  row(
+      ParameterAbout{.key = "optimizer_when",
+                     .meaning = "see above",
+                     .other_key = "optimizer_time",
+                     .moves = others(15, {0, 1, 2},
+                                     [](const P& p, std::int64_t time) {
+                                       return !(p.numerics.clip && time == static_cast<int>(OptimizerTime::backward));
+                                     })},
+      [](auto& p) -> auto& { return p.optimizer_time; }, OneOf{kTimes});
+  row(
+      ParameterAbout{.key = "optimizer_threads", .meaning = "of updates and host sums; 0 = all cores but one"},
+      [](auto& p) -> auto& { return p.optimizer_threads; }, Count{0, kMostLayers});
+  row(
+      ParameterAbout{.key = "recompute_loads",
+                     .meaning = "1: no slot is ever reused, and recompute is a visit of its own"},
+      [](auto& p) -> auto& { return p.recompute_loads; }, Count{0, 1});
+  row(
+      ParameterAbout{.key = "forward_twice",
+                     .meaning = "a pass over the whole block, then each layer's forward again before its backward"},
+      [](auto& p) -> auto& { return p.forward_twice; }, Flag{});
+  row(
+      ParameterAbout{.key = "host_pass_bytes_per_parameter",
+                     .meaning = "serial passes over host memory behind backward"},
+      [](auto& p) -> auto& { return p.host_pass_bytes_per_parameter; }, Real{0, 1000});
+  row(
+      ParameterAbout{.key = "upload_copies",
+                     .meaning =
+                         "decoder weights cross the link from a second bf16 copy in DRAM, which is written again "
+                         "behind each update: 2 B/param more, and 4 of DRAM traffic per step"},
+      [](auto& p) -> auto& { return p.upload_copies; }, Flag{});
+  row(
+      ParameterAbout{.key = "host_waits",
+                     .meaning = "for which loads the launch thread waits: `per_layer`, each visit's; `per_buffer`, the "
+                                "previous one of the same slot; `on_compute`: a load starts behind the compute op "
+                                "before it; with any of them it also waits for backward and gradients before the "
+                                "optimizer"},
+      [](auto& p) -> auto& { return p.host_waits; }, OneOf{kHostWaits});
+}
 
 /// What the generator needs of workload and machine.
 struct PolicyInput {

@@ -59,17 +59,30 @@ void check_groups(const PolicyInput& input) {
       most * input.micro_batch));
 }
 
+// Of values that [policy] could not have: the table of parameters says which it can.
+template <typename Parameter, typename Kind>
+void check_value(const char*, const Parameter&, const Kind&) {}  // any value of its type
+template <typename Integer>
+void check_value(const char* key, const Integer& value, const Count& kind) {
+  check_range(key, static_cast<std::int64_t>(value), kind.low, kind.high);
+}
+void check_value(const char* key, const double& value, const Real& kind) {
+  if (!(value >= kind.low && value <= kind.high))
+    fail(fmt::format("{} = {} is out of range ({} to {})", key, value, kind.low, kind.high));
+}
+
+void check_values(const PolicyParameters& p) {
+  each_parameter([&](const ParameterAbout& about, const auto& member, const auto& kind) {
+    check_value(about.key, member(p), kind);
+  });
+}
+
 void check_streams(const PolicyParameters& p, int decoders) {
-  check_range("weight_buffers", p.weight_buffers, 1, 1024);
-  check_range("activation_slots", p.activation_slots, 1, 1024);
-  check_range("gradient_slots", p.gradient_slots, 1, 1024);
+  check_values(p);
   check_layers("resident_weights", p.resident_weights, decoders);
   check_layers("resident_states", p.resident_states, decoders);
   check_layers("nvme_states", p.nvme_states, decoders);
   check_layers("nvme_weights", p.nvme_weights, decoders);
-  check_range("nvme_slots", p.nvme_slots, 1, 1024);
-  check_range("optimizer_threads", p.optimizer_threads, 0, 1 << 16);
-  check_range("recompute_loads", p.recompute_loads, 0, 1);
   check_range("first_layers", p.first_layers, 0, decoders);
   for (const LayerKeep& kept : p.keep_layers) {
     check_range("first layer of keep_layers", kept.first, 1, decoders);
@@ -83,13 +96,7 @@ void check_streams(const PolicyParameters& p, int decoders) {
         fmt::format("keep_layers keeps the input of each of its layers, but checkpoint_every = {} drops inputs; set "
                     "checkpoint_every = 1",
                     p.checkpoint_every));
-  check_range("checkpoint_every", p.checkpoint_every, 1, 1 << 20);
   if (p.burst == BurstKind::fixed) check_range("burst_bytes", p.burst_bytes, 1 << 12, std::int64_t{1} << 40);
-  if (!(p.host_pass_bytes_per_parameter >= 0 && p.host_pass_bytes_per_parameter <= 1e4))
-    fail(fmt::format("host_pass_bytes_per_parameter = {} is out of range (0 to 10000)",
-                     p.host_pass_bytes_per_parameter));
-  check_range("mlp_chunk_tokens", p.numerics.chunking.mlp_tokens, 0, kMostTokens);
-  check_range("loss_chunk_tokens", p.numerics.chunking.loss_tokens, 0, kMostTokens);
   for (const auto& [name, tier] :
        {std::pair{"activations", p.activations}, std::pair{"first_activations", p.first_activations},
         std::pair{"gradient_sums", p.gradient_sums}})

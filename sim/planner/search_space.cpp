@@ -3,13 +3,15 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
-#include <tuple>
+#include <type_traits>
 
 #include "shared/model/library_workspace.h"
 
 namespace penstock::sim {
 namespace {
 
+constexpr const char* kMicroBatchKey = "micro_batch";
+constexpr int kJointTurn = 10;  // Moves::turn: when residency and first layers move, several parameters at once
 constexpr std::int64_t kFewestTokens = 4096;  // of a micro-batch that is tried
 constexpr std::size_t kMostMicroBatches = 4;
 constexpr int kMostSmallMicroBatches = 256;  // of one sequence, in a step
@@ -43,50 +45,19 @@ std::vector<int> micro_batches(const Scenario& scenario) {
   return result;
 }
 
-auto key(const Candidate& candidate) {
-  const PolicyParameters& p = candidate.parameters;
-  const Numerics& n = p.numerics;
-  return std::tuple{candidate.micro_batch,
-                    p.group,
-                    p.first_group,
-                    p.weight_buffers,
-                    p.burst,
-                    p.burst_bytes,
-                    p.copy_lanes,
-                    p.resident_weights,
-                    p.resident_states,
-                    p.nvme_states,
-                    p.nvme_weights,
-                    p.nvme_slots,
-                    p.keep,
-                    p.checkpoint_every,
-                    p.activations,
-                    p.first_layers,
-                    p.first_layers > 0 ? p.first_keep : Keep::input,
-                    p.first_layers > 0 ? p.first_activations : TierKind::hbm,
-                    p.keep_layers,
-                    p.resident_edges,
-                    p.activation_slots,
-                    p.gradients,
-                    p.gradient_sums,
-                    p.gradient_slots,
-                    p.optimizer_place,
-                    p.optimizer_time,
-                    p.optimizer_threads,
-                    p.recompute_loads,
-                    p.forward_twice,
-                    p.host_pass_bytes_per_parameter,
-                    p.upload_copies,
-                    p.host_waits,
-                    n.states,
-                    n.moments,
-                    n.gradient_sum,
-                    n.gradient_link,
-                    n.sum_on_host,
-                    n.clip,
-                    n.chunking.mlp_tokens,
-                    n.chunking.loss_tokens};
+/// Negative, zero, positive; of the micro-batch first, then in the order of the table of parameters.
+int compared(const Candidate& a, const Candidate& b) {
+  const auto order = [](const auto& x, const auto& y) { return x < y ? -1 : y < x ? 1 : 0; };
+  int result = order(a.micro_batch, b.micro_batch);
+  each_parameter([&](const ParameterAbout& about, const auto& member, const auto&) {
+    if (result != 0 || (about.counts != nullptr && !about.counts(a.parameters))) return;
+    result = order(member(a.parameters), member(b.parameters));
+  });
+  return result;
 }
+
+/// Numerics are the scenario's in every candidate.
+bool is_choice(const ParameterAbout& about) { return about.decides != Decides::numerics; }
 
 /// Whether first layers kept so are kept otherwise than the rest.
 bool differs(Keep keep, TierKind tier, const PolicyParameters& rest) {
@@ -99,63 +70,6 @@ void set_first(PolicyParameters& p, int layers, Keep keep, TierKind tier) {
   p.first_activations = tier;
 }
 
-/// A key of [policy], or the micro-batch, and what it stands for.
-struct Choice {
-  const char* key;
-  void (*copy)(const Candidate& from, Candidate& to);
-};
-
-template <auto member>
-void copy_parameter(const Candidate& from, Candidate& to) {
-  to.parameters.*member = from.parameters.*member;
-}
-
-template <auto member>
-void copy_chunk(const Candidate& from, Candidate& to) {
-  to.parameters.numerics.chunking.*member = from.parameters.numerics.chunking.*member;
-}
-
-/// Everything but the numerics, which are the scenario's in every candidate.
-constexpr Choice kChoices[] = {
-    {"micro_batch", [](const Candidate& from, Candidate& to) { to.micro_batch = from.micro_batch; }},
-    {"group", copy_parameter<&PolicyParameters::group>},
-    {"first_group", copy_parameter<&PolicyParameters::first_group>},
-    {"weight_buffers", copy_parameter<&PolicyParameters::weight_buffers>},
-    {"burst",
-     [](const Candidate& from, Candidate& to) {
-       to.parameters.burst = from.parameters.burst;
-       to.parameters.burst_bytes = from.parameters.burst_bytes;
-     }},
-    {"copy_lanes", copy_parameter<&PolicyParameters::copy_lanes>},
-    {"resident_weights", copy_parameter<&PolicyParameters::resident_weights>},
-    {"resident_states", copy_parameter<&PolicyParameters::resident_states>},
-    {"resident_edges", copy_parameter<&PolicyParameters::resident_edges>},
-    {"nvme_states", copy_parameter<&PolicyParameters::nvme_states>},
-    {"nvme_weights", copy_parameter<&PolicyParameters::nvme_weights>},
-    {"nvme_slots", copy_parameter<&PolicyParameters::nvme_slots>},
-    {"keep", copy_parameter<&PolicyParameters::keep>},
-    {"checkpoint_every", copy_parameter<&PolicyParameters::checkpoint_every>},
-    {"activations", copy_parameter<&PolicyParameters::activations>},
-    {"first_layers", copy_parameter<&PolicyParameters::first_layers>},
-    {"first_keep", copy_parameter<&PolicyParameters::first_keep>},
-    {"first_activations", copy_parameter<&PolicyParameters::first_activations>},
-    {"keep_layers", copy_parameter<&PolicyParameters::keep_layers>},
-    {"activation_slots", copy_parameter<&PolicyParameters::activation_slots>},
-    {"gradients", copy_parameter<&PolicyParameters::gradients>},
-    {"gradient_sums", copy_parameter<&PolicyParameters::gradient_sums>},
-    {"gradient_slots", copy_parameter<&PolicyParameters::gradient_slots>},
-    {"mlp_chunk_tokens", copy_chunk<&Chunking::mlp_tokens>},
-    {"loss_chunk_tokens", copy_chunk<&Chunking::loss_tokens>},
-    {"optimizer_place", copy_parameter<&PolicyParameters::optimizer_place>},
-    {"optimizer_when", copy_parameter<&PolicyParameters::optimizer_time>},
-    {"optimizer_threads", copy_parameter<&PolicyParameters::optimizer_threads>},
-    {"recompute_loads", copy_parameter<&PolicyParameters::recompute_loads>},
-    {"forward_twice", copy_parameter<&PolicyParameters::forward_twice>},
-    {"host_pass_bytes_per_parameter", copy_parameter<&PolicyParameters::host_pass_bytes_per_parameter>},
-    {"upload_copies", copy_parameter<&PolicyParameters::upload_copies>},
-    {"host_waits", copy_parameter<&PolicyParameters::host_waits>},
-};
-
 class Neighbours {
  public:
   Neighbours(const Candidate& from, const Scenario& scenario) : from_(from), scenario_(scenario) {
@@ -163,20 +77,10 @@ class Neighbours {
   }
 
   std::vector<Candidate> all() {
-    steps(&PolicyParameters::weight_buffers, {-2, -1, 1, 2}, 1, 64);
-    if (activations_travel(from_.parameters)) steps(&PolicyParameters::activation_slots, {-1, 1, 2, 4}, 1, 64);
-    steps(&PolicyParameters::gradient_slots, {-1, 1, 2}, 1, 64);
-    steps(&PolicyParameters::resident_states, {-8, -4, -2, -1, 1, 2, 4, 8}, 0, decoders_);
-    steps(&PolicyParameters::resident_weights, {-8, -4, -2, -1, 1, 2, 4, 8}, 0, decoders_);
-    if (from_.parameters.keep != Keep::everything)
-      steps(&PolicyParameters::checkpoint_every, {-2, -1, 1, 2}, 1, std::max(1, decoders_));
-    if (from_.parameters.nvme_states != 0) {
-      steps(&PolicyParameters::nvme_states, {-2, -1, 1, 2}, 1, decoders_);
-      steps(&PolicyParameters::nvme_slots, {-1, 1}, 1, 8);
-    }
+    one_parameter(0, kJointTurn);
     trade_residency();
     other_first_layers();
-    other_choices();
+    one_parameter(kJointTurn, kLastTurn);
     other_groupings();
     other_micro_batches();
     std::erase_if(result_, [&](const Candidate& next) { return !keeps_fixed(next, scenario_); });
@@ -191,11 +95,32 @@ class Neighbours {
     result_.push_back(std::move(next));
   }
 
-  void steps(int PolicyParameters::*field, std::initializer_list<int> by, int low, int high) {
-    const int now = from_.parameters.*field;
-    if (now < low) return;  // -1: everything
-    for (const int step : by)
-      if (now + step >= low && now + step <= high) add([&](PolicyParameters& p) { p.*field = now + step; });
+  /// Values of one parameter alone, of those whose turn is above `from` and up to `to`.
+  void one_parameter(int from, int to) {
+    std::set<int> turns;
+    each_parameter([&](const ParameterAbout& about, const auto&, const auto&) {
+      if (about.moves.count > 0 && about.moves.turn > from && about.moves.turn <= to) turns.insert(about.moves.turn);
+    });
+    for (const int turn : turns)
+      each_parameter([&](const ParameterAbout& about, const auto& member, const auto&) {
+        if (about.moves.turn == turn) other_values(about.moves, member);
+      });
+  }
+
+  template <typename Member>
+  void other_values(const Moves& moves, const Member& member) {
+    using Value = std::remove_cvref_t<decltype(member(from_.parameters))>;
+    if constexpr (std::is_enum_v<Value> || std::is_integral_v<Value>) {
+      const auto now = static_cast<std::int64_t>(member(from_.parameters));
+      if (moves.by_steps && now < moves.low) return;  // -1: everything
+      const std::int64_t high = moves.high == kDecoderLayers ? std::max(1, decoders_) : moves.high;
+      for (std::size_t i = 0; i < moves.count; ++i) {
+        const std::int64_t value = moves.by_steps ? now + moves.values[i] : moves.values[i];
+        if (value == now || (moves.by_steps && (value < moves.low || value > high))) continue;
+        if (moves.where != nullptr && !moves.where(from_.parameters, value)) continue;
+        add([&](PolicyParameters& p) { member(p) = static_cast<Value>(value); });
+      }
+    }
   }
 
   /// Seven layers' weights take the HBM of one layer's states and gradient.
@@ -233,28 +158,6 @@ class Neighbours {
       }
   }
 
-  void other_choices() {
-    const PolicyParameters& p = from_.parameters;
-    const auto other_tier = [](TierKind tier) { return tier == TierKind::hbm ? TierKind::dram : TierKind::hbm; };
-    add([&](PolicyParameters& q) { q.activations = other_tier(p.activations); });
-    if (!p.numerics.sum_on_host) {
-      add([&](PolicyParameters& q) { q.gradients = other_tier(p.gradients); });
-      add([&](PolicyParameters& q) { q.gradient_sums = other_tier(p.gradient_sums); });
-    }
-    add([&](PolicyParameters& q) {
-      q.optimizer_place = p.optimizer_place == OptimizerPlace::host ? OptimizerPlace::gpu : OptimizerPlace::host;
-    });
-    for (const OptimizerTime time : {OptimizerTime::end, OptimizerTime::backward, OptimizerTime::next_forward})
-      if (time != p.optimizer_time && !(time == OptimizerTime::backward && p.numerics.clip))
-        add([&](PolicyParameters& q) { q.optimizer_time = time; });
-    for (const std::int64_t tokens : {0, 2048, 4096, 8192, 16384})
-      if (tokens != p.numerics.chunking.mlp_tokens)
-        add([&](PolicyParameters& q) { q.numerics.chunking.mlp_tokens = tokens; });
-    for (const std::int64_t tokens : {0, 512, 2048, 4096})
-      if (tokens != p.numerics.chunking.loss_tokens)
-        add([&](PolicyParameters& q) { q.numerics.chunking.loss_tokens = tokens; });
-  }
-
   void other_groupings() {
     for (const Grouping& grouping : groupings(scenario_.sequences / from_.micro_batch, 16))
       add([&](PolicyParameters& q) {
@@ -288,7 +191,7 @@ class Neighbours {
 
 }  // namespace
 
-bool operator<(const Candidate& a, const Candidate& b) { return key(a) < key(b); }
+bool operator<(const Candidate& a, const Candidate& b) { return compared(a, b) < 0; }
 
 SearchSpace default_space(const Scenario& scenario) {
   SearchSpace space;
@@ -355,25 +258,30 @@ std::vector<Grouping> groupings(int micro_batches, int most_groups) {
 }
 
 Candidate with_fixed(Candidate candidate, const Scenario& scenario) {
-  const Candidate fixed{scenario.micro_batch, scenario.policy};
-  for (const Choice& choice : kChoices)
-    if (scenario.fixed.contains(choice.key)) choice.copy(fixed, candidate);
+  if (scenario.fixed.contains(kMicroBatchKey)) candidate.micro_batch = scenario.micro_batch;
+  each_parameter([&](const ParameterAbout& about, const auto& member, const auto&) {
+    if (is_choice(about) && scenario.fixed.contains(about.key)) member(candidate.parameters) = member(scenario.policy);
+  });
   return candidate;
 }
 
 bool keeps_fixed(const Candidate& candidate, const Scenario& scenario) {
-  return key(with_fixed(candidate, scenario)) == key(candidate);
-}
-
-bool activations_travel(const PolicyParameters& p) {
-  return p.activations == TierKind::dram || (p.first_layers > 0 && p.first_activations == TierKind::dram) ||
-         std::any_of(p.keep_layers.begin(), p.keep_layers.end(),
-                     [](const LayerKeep& kept) { return kept.activations == TierKind::dram; });
+  return compared(with_fixed(candidate, scenario), candidate) == 0;
 }
 
 std::set<std::string> choice_keys() {
-  std::set<std::string> keys;
-  for (const Choice& choice : kChoices) keys.insert(choice.key);
+  std::set<std::string> keys{kMicroBatchKey};
+  each_parameter([&](const ParameterAbout& about, const auto&, const auto&) {
+    if (is_choice(about)) keys.insert(about.key);
+  });
+  return keys;
+}
+
+std::set<std::string> rounding_keys() {
+  std::set<std::string> keys{kMicroBatchKey};
+  each_parameter([&](const ParameterAbout& about, const auto&, const auto&) {
+    if (about.decides == Decides::order_of_additions) keys.insert(about.key);
+  });
   return keys;
 }
 

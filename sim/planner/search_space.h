@@ -78,11 +78,11 @@ Candidate with_fixed(Candidate candidate, const Scenario& scenario);
 /// Whether the candidate has everything that the scenario fixes.
 bool keeps_fixed(const Candidate& candidate, const Scenario& scenario);
 
-/// Whether activations of any layer wait in DRAM, behind a ring of activation_slots.
-bool activations_travel(const PolicyParameters& parameters);
-
 /// Everything that a scenario can fix.
 std::set<std::string> choice_keys();
+
+/// Those of them that change the order of additions, and so the last bits of a result.
+std::set<std::string> rounding_keys();
 
 /// All shapes, in a fixed order. Combinations that contradict each other, and those that another one dominates for
 /// certain (slots of a ring that does not exist), are left out.
@@ -91,13 +91,14 @@ std::vector<Candidate> shapes(const SearchSpace& space, const Scenario& scenario
 /// Groupings of `micro_batches` per step: all, equal groups, and equal groups behind a larger first one.
 std::vector<Grouping> groupings(int micro_batches, int most_groups);
 
-/// Candidates that differ from this one in one choice, for a local search: finer steps than the space has.
+/// Candidates that differ from this one in one choice, for a local search: finer steps than the space has. What moves
+/// alone says so in the table of parameters (each_parameter); what moves together with others is here.
 std::vector<Candidate> neighbours(const Candidate& candidate, const Scenario& scenario);
 
 /// Puts the candidate into `input` (the scenario's policy_input()).
 void apply(const Candidate& candidate, const Scenario& scenario, PolicyInput& input);
 
-/// Orders and tells candidates apart by every field that `search` chooses.
+/// Orders and tells candidates apart by the micro-batch and every parameter.
 bool operator<(const Candidate& a, const Candidate& b);
 
 }  // namespace penstock::sim

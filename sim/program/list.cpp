@@ -3,14 +3,16 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <utility>
 
 #include "shared/catalogue.h"
 #include "shared/error.h"
 #include "shared/machine/card_and_host.h"
 #include "shared/model/config_json.h"
 #include "shared/policy/parameters.h"
+#include "shared/scenario/policy_toml.h"
 #include "shared/units.h"
-#include "sim/program/choice.h"
+#include "sim/front_desk.h"
 #include "sim/program/commands.h"
 #include "sim/program/memory_text.h"
 
@@ -148,13 +150,40 @@ std::vector<Entry> list_scenarios(const fs::path& folder) {
   return entries;
 }
 
+const char* decides_text(Decides decides) {
+  switch (decides) {
+    case Decides::nothing: return "";
+    case Decides::order_of_additions: return "order of additions";
+    case Decides::numerics: break;
+  }
+  return "numerics";
+}
+
+std::vector<Entry> list_policy() {
+  std::vector<Entry> entries;
+  for (const ParameterText& parameter : parameter_texts()) {
+    const std::string bits = decides_text(parameter.decides);
+    ordered_json json = {{"key", parameter.key},
+                         {"values", parameter.values},
+                         {"meaning", parameter.meaning},
+                         {"default", parameter.start},
+                         {"decides", bits}};
+    if (!parameter.other_key.empty()) json["other_key"] = parameter.other_key;
+    entries.push_back({parameter.key,
+                       fmt::format("{} ({}; default {}{})", parameter.meaning, parameter.values, parameter.start,
+                                   bits.empty() ? "" : "; decides bits: " + bits),
+                       std::move(json)});
+  }
+  return entries;
+}
+
 }  // namespace
 
 int list(const ListOptions& options) {
   ordered_json result = {{"format", "penstock-list/1"}};
   std::string text;
   fs::path catalogue;
-  if (options.what != "presets") {
+  if (options.what != "presets" && options.what != "policy") {
     catalogue = options.folder.empty() ? catalogue_folder() : options.folder;
     text = fmt::format("catalogue {}\n", catalogue.string());
     result["catalogue"] = catalogue.string();
@@ -172,6 +201,7 @@ int list(const ListOptions& options) {
     }
   };
   add("presets", list_presets);
+  if (options.what == "policy") add("policy", list_policy);  // long, and of use to few
   add("models", [&] { return list_models(catalogue); });
   add("hardware", [&] { return list_hardware(catalogue); });
   add("cards", [&] { return list_cards(catalogue); });

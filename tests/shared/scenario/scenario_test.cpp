@@ -235,7 +235,8 @@ TEST_F(ScenarioFile, EveryChoiceHasItsName) {
   EXPECT_EQ(policy("keep = \"everything\"").keep, Keep::everything);
   EXPECT_EQ(policy("copy_lanes = \"per_direction\"").copy_lanes, CopyLanes::per_direction);
   EXPECT_EQ(policy("activations = \"hbm\"").activations, TierKind::hbm);
-  EXPECT_EQ(policy("activations = \"nvme\"").activations, TierKind::nvme);
+  EXPECT_EQ(policy("gradients = \"nvme\"").gradients, TierKind::nvme);
+  EXPECT_MENTIONS(policy_refusal("activations = \"nvme\""), "[policy] activations");
   EXPECT_EQ(policy("gradients = \"dram\"").gradients, TierKind::dram);
   EXPECT_EQ(policy("states = \"planes\"").numerics.states, StateFormat::planes);
   EXPECT_EQ(policy("states = \"bf16\"").numerics.states, StateFormat::bf16);
@@ -266,9 +267,9 @@ TEST_F(ScenarioFile, PolicyErrorsNameLineAndKey) {
   EXPECT_EQ(policy_refusal("nvme_states = -1"),
             "s.toml:11: [policy] nvme_states: expected a whole number from 0 to 4096, found -1");
   EXPECT_MENTIONS(policy_refusal("resident_states = \"any\""), "expected \"all\" or a whole number from 0 to 4096");
-  EXPECT_EQ(policy_refusal("first_keep = \"everything\""),
-            "s.toml:11: [policy] first_keep: says how the first first_layers layers are kept, but first_layers is not "
-            "given; give it too");
+  EXPECT_EQ(
+      policy_refusal("first_keep = \"everything\""),
+      "s.toml:11: [policy] first_keep: counts only with first_layers, but first_layers is not given; give it too");
   EXPECT_MENTIONS(policy_refusal("first_activations = \"dram\""), "but first_layers is not given");
   EXPECT_MENTIONS(policy_refusal("group = 1.5"), "found 1.5");
   EXPECT_EQ(policy_refusal("keep = \"all\""),
