@@ -26,9 +26,9 @@ void add_run(CLI::App& program, RunCommandOptions& options, Chosen& chosen) {
                   "second one says\nwhat ending at once would lose, a third one ends.\n"
                   "Exits with 3 if it does not fit, before anything is started.\n",
                   options.json);
-  add_scenario(command, options.scenario);
-  add_profile(command, options.profile);
-  add_overrides(command, options.overrides);
+  add_scenario(command, options.scenario.scenario);
+  add_profile(command, options.scenario.profile);
+  add_overrides(command, options.scenario.overrides);
   command
       ->add_option("--schedule", options.schedule,
                    "a schedule as `penstock-sim plan` writes it, instead of the policy's own")

@@ -14,6 +14,7 @@
 #include "exec/runtime/recorder.h"
 #include "shared/command_files.h"
 #include "shared/error.h"
+#include "shared/status_line.h"
 #include "shared/units.h"
 
 namespace penstock::exec {
@@ -72,7 +73,7 @@ int calibrate_command(const CalibrateCommandOptions& options) {
   std::vector<Scenario> scenarios;
   CommandFiles files;
   for (const std::filesystem::path& path : options.scenarios) {
-    scenarios.push_back(load_scenario(path, options.overrides, {}));
+    scenarios.push_back(read_scenario({path, {}, options.overrides}));
     files.reads(scenarios.back().files);
   }
   files.writes(options.output, "-o");

@@ -7,14 +7,14 @@
 #include <string>
 #include <vector>
 
+#include "shared/scenario/scenario_choice.h"
+
 namespace penstock::exec {
 
 struct RunCommandOptions {
-  std::filesystem::path scenario;
-  std::filesystem::path profile;       // empty: the machine that the scenario names
-  std::vector<std::string> overrides;  // "key=value"
-  std::filesystem::path schedule;      // empty: the scenario's policy writes one
-  int steps = 0;                       // 0: as the scenario says
+  ScenarioFileChoice scenario;
+  std::filesystem::path schedule;  // empty: the scenario's policy writes one
+  int steps = 0;                   // 0: as the scenario says
   std::filesystem::path timeline, save, resume;
   std::vector<std::string> allow_changed;  // keys of a RunDescription that may differ from the checkpoint's
   std::filesystem::path record;            // penstock-recording/1, for `penstock-sim validate`; empty: none

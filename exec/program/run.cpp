@@ -60,7 +60,7 @@ class Run {
     predict();
     if (!options.json) print_out(head_text(setup_));
     if (lost_output() == EPIPE) throw std::runtime_error("standard output is read by nobody; nothing was started");
-    status.show("taking memory and filling the states ...");
+    status.update("taking memory and filling the states");
     training_.emplace(setup_.schedule, setup_.scenario.model, *setup_.backend);
     training_->load(*setup_.states, setup_.steps_before);
     setup_.states.reset();  // its files are closed: a save may replace them
@@ -108,7 +108,7 @@ class Run {
     recorded_ =
         recorded_steps(setup_.schedule, setup_.scenario.run.steps, setup_.backend->is_host(), setup_.host_bytes);
     if (options_.compare.empty()) return;
-    status_.show("predicting ...");
+    status_.update("predicting");
     comparing_.emplace(setup_.scenario, setup_.schedule, recorded_, options_.compare, options_.schedule);
     status_.clear();
   }

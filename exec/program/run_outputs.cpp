@@ -57,9 +57,9 @@ std::string write_run_files(const RunCommandOptions& options, const RunSetup& se
     text += fmt::format("saved step {} to {}\n", training.steps_done(), options.save.string());
   };
   const auto record = [&] {
-    write_recording(
-        make_recording(setup.scenario, options.overrides, setup.schedule, timeline, build_commit(), options.record),
-        options.record);
+    write_recording(make_recording(setup.scenario, options.scenario.overrides, setup.schedule, timeline, build_commit(),
+                                   options.record),
+                    options.record);
     text += fmt::format("recorded in {}\n", options.record.string());
   };
   const auto write_times = [&] {

@@ -13,6 +13,7 @@
 #include "shared/model/kernels.h"
 #include "shared/standard_streams.h"
 #include "shared/units.h"
+#include "sim/front_desk.h"
 #include "sim/simulate.h"
 
 namespace penstock::exec {
@@ -76,7 +77,7 @@ std::string head_text(const RunSetup& setup) {
   std::string text = fmt::format("{}: {} with {} parameters, policy {}, backend {}, schedule {}\n", setup.scenario.name,
                                  setup.scenario.model.config.name, format_count(setup.scenario.model.parameters),
                                  schedule.policy, setup.backend->name(), schedule_hash(schedule));
-  text += setup.planned;
+  text += sim::planned_line(setup.decision);
   text += fmt::format("step: {} sequences of {} tokens in {} micro-batches; data: {}\n", setup.scenario.sequences,
                       setup.scenario.sequence_length, schedule.micro_batches, setup.tokens->describe());
   for (const PassedOver& what : setup.tokens->passed_over()) text += in_words(what) + "\n";

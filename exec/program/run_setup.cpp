@@ -18,7 +18,7 @@
 #include "shared/ir/schedule_json.h"
 #include "shared/model/sequence_limits.h"
 #include "shared/standard_streams.h"
-#include "sim/planner/remedy.h"
+#include "sim/front_desk.h"
 
 namespace penstock::exec {
 namespace {
@@ -81,23 +81,17 @@ RunShape run_shape(const RunCommandOptions& options, const RunSetup& setup, int 
 }
 
 /// Plans what is open, and holds the schedule against the machine.
-void plan_and_prove(const RunCommandOptions& options, const MemoryLimits& limits, RunSetup& setup, StatusLine& status) {
-  const Scenario asked = within_room(setup.scenario, setup.room);
-  if (options.schedule.empty()) {
-    status.show("planning ...");
-    setup.planned = planned_line(setup.scenario, setup.room);
-  }
-  status.show("writing and proving the schedule ...");
+void plan_and_prove(const RunCommandOptions& options, const MemoryLimits& limits, RunSetup& setup) {
+  const Scenario asked = sim::within_room(setup.scenario, setup.room);
+  if (options.schedule.empty()) setup.decision = sim::plan_what_is_open(setup.scenario, setup.room);
+  setup.schedule = sim::proved_schedule(setup.scenario, options.schedule);
   try {
-    setup.schedule = proved_schedule(setup.scenario, options.schedule);
+    require_tiers(setup.schedule, setup.scenario, options.schedule);
     require_no_drive(setup.schedule, setup.scenario, setup.backend->is_host(), options.schedule);
     require_host_memory(setup.schedule, arena_bytes(setup.schedule), setup.backend->is_host(), setup.beside, limits);
   } catch (const DoesNotFit& error) {
     if (!options.schedule.empty()) throw;
-    status.show("looking for what would make it fit ...");
-    const std::vector<sim::Remedy> remedies = sim::remedies(asked, 0, true);
-    status.clear();
-    throw DoesNotFit(fmt::format("{} {}", error.what(), sim::remedies_text(remedies)));
+    throw DoesNotFit(fmt::format("{} {}", error.what(), sim::remedies_text(sim::find_remedies(asked, true))));
   }
 }
 
@@ -105,9 +99,9 @@ void plan_and_prove(const RunCommandOptions& options, const MemoryLimits& limits
 
 RunSetup prepare_run(const RunCommandOptions& options, StatusLine& status) {
   RunSetup setup;
-  setup.scenario = load_scenario(options.scenario, options.overrides, options.profile);
-  require_computed(setup.scenario.model.config, setup.scenario.sequence_length, options.scenario.string());
-  for (const std::string& text : setup.scenario.notes) note(text);
+  setup.scenario = read_scenario(options.scenario);
+  require_computed(setup.scenario.model.config, setup.scenario.sequence_length, options.scenario.scenario.string());
+  say_notes(setup.scenario, "penstock-exec");
   RunOptions& run = setup.scenario.run;
   if (options.steps > 0) run.steps = options.steps;
   run.warmup_steps = std::min(run.warmup_steps, run.steps - 1);
@@ -116,7 +110,7 @@ RunSetup prepare_run(const RunCommandOptions& options, StatusLine& status) {
   check_run_outputs(options, scenario, {});
   if (!options.save.empty()) setup.save = open_save_target(options.save);
   const TokenShape shape{scenario.sequences, scenario.sequence_length, scenario.model.config.vocabulary};
-  status.show("reading the data ...");
+  status.update("reading the data");
   setup.tokens = open_tokens(scenario.run.data, scenario.run.data_kind, scenario.path, shape, scenario.run.seed);
   status.clear();
   const std::set<std::string> allowed = allowed_keys(options.allow_changed);
@@ -136,7 +130,7 @@ RunSetup prepare_run(const RunCommandOptions& options, StatusLine& status) {
   setup.host_bytes = limits.usable_bytes();
   setup.beside = beside_arenas(scenario.model, run_shape(options, setup, limits.cores), setup.host_bytes);
   setup.room = arena_room(setup.scenario, *setup.backend, setup.beside.largest_arenas(setup.host_bytes));
-  plan_and_prove(options, limits, setup, status);
+  plan_and_prove(options, limits, setup);
   if (!options.dump.empty())
     require_dumpable(options.dump, setup.schedule, setup.scenario.model, setup.scenario.run.steps);
   if (!options.timeline.empty() && options.schedule.empty()) {
@@ -146,7 +140,7 @@ RunSetup prepare_run(const RunCommandOptions& options, StatusLine& status) {
   if (setup.save) setup.save->require_room(checkpoint_file_bytes(setup.schedule.numerics, scenario.model));
   setup.description = describe_run(setup.schedule, scenario.run, setup.tokens->checksum());
   if (checkpoint) {
-    status.show("reading the checkpoint ...");
+    status.update("reading the checkpoint");
     resume(std::move(checkpoint), options.resume, allowed, setup);
   }
   begin_resident_peak();

@@ -18,6 +18,8 @@
 #include "exec/runtime/run_memory.h"
 #include "shared/ir/schedule.h"
 #include "shared/scenario/scenario.h"
+#include "shared/status_line.h"
+#include "sim/planner/open_policy.h"
 
 namespace penstock::exec {
 
@@ -30,7 +32,7 @@ struct Resumed {
 struct RunSetup {
   Scenario scenario;
   std::unique_ptr<Backend> backend;
-  std::string planned;  // what the planner chose, to be printed
+  sim::Decision decision;  // what the planner chose
   Schedule schedule;
   std::unique_ptr<TokenSource> tokens;
   std::unique_ptr<StateSource> states;  // until they are loaded

@@ -1,7 +1,6 @@
 #include "exec/program/setup.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <stdexcept>
@@ -10,35 +9,15 @@
 #include "exec/host/backend.h"
 #include "exec/runtime/limits.h"
 #include "shared/error.h"
-#include "shared/ir/checker.h"
-#include "shared/ir/schedule_json.h"
-#include "shared/policy/parameters.h"
 #include "shared/standard_streams.h"
-#include "shared/toml_reader.h"
 #include "shared/units.h"
-#include "sim/planner/candidate_text.h"
+#include "sim/front_desk.h"
 #include "sim/planner/drive_use.h"
-#include "sim/planner/open_policy.h"
 
 namespace penstock::exec {
 namespace {
 
 namespace fs = std::filesystem;
-
-void require_same_workload(const Schedule& schedule, const Scenario& scenario, const fs::path& file) {
-  const auto differ = [&](const char* what, const auto& in_file, const auto& in_scenario) {
-    throw InputError(
-        fmt::format("{}: the schedule is for {} {}, but {} has {}: give the scenario that it was planned from",
-                    file.string(), what, in_file, scenario.path.string(), in_scenario));
-  };
-  ModelConfig model = schedule.model;
-  model.name = scenario.model.config.name;  // names are for people
-  if (!(model == scenario.model.config)) differ("model", schedule.model.name, scenario.model.config.name);
-  if (schedule.micro_batch.sequence_length != scenario.sequence_length)
-    differ("sequence length", schedule.micro_batch.sequence_length, scenario.sequence_length);
-  const std::int64_t sequences = schedule.micro_batch.sequences * schedule.micro_batches;
-  if (sequences != scenario.sequences) differ("sequences per step", sequences, scenario.sequences);
-}
 
 /// Where to look: `fit` counts with a drive that no run can use.
 std::string what_takes_it(const Scenario& scenario) {
@@ -50,12 +29,6 @@ std::string what_takes_it(const Scenario& scenario) {
 }
 
 }  // namespace
-
-Scenario load_scenario(const fs::path& path, const std::vector<std::string>& overrides, const fs::path& profile) {
-  std::vector<std::string> all = overrides;
-  if (!profile.empty()) all.push_back("machine.profile=" + toml_quoted(fs::absolute(profile).string()));
-  return read_scenario(path, all);
-}
 
 std::string choose_backend(const Scenario& scenario, const std::string& name) {
   const std::string& chosen = name.empty() ? scenario.run.backend : name;
@@ -98,44 +71,11 @@ TierCapacities arena_room(const Scenario& scenario, const Backend& backend, std:
   return room;
 }
 
-Scenario within_room(const Scenario& scenario, const TierCapacities& room) {
-  Scenario within = scenario;
-  Machine& machine = within.machine;
-  machine.gpu.hbm_bytes = room.hbm;
-  machine.dram_bytes = room.dram;
-  machine.nvme.bytes = room.nvme;
-  machine.gpu.context_bytes = machine.reserve_bytes = 0;
-  return within;
-}
-
-std::string planned_line(Scenario& scenario, const TierCapacities& room) {
-  Scenario within = within_room(scenario, room);  // the schedule keeps the machine's capacities
-  const std::string plan = sim::choose_open_policy(within);
-  scenario.policy = within.policy;
-  scenario.fixed = within.fixed;
-  return plan.empty() ? plan : plan + "\n";
-}
-
-Schedule proved_schedule(const Scenario& scenario, const fs::path& file) {
-  const PolicyInput input = scenario.policy_input();
-  if (file.empty())
-    if (const ArenaBytes arenas = arena_bytes(input); !fits(arenas, input))
-      throw DoesNotFit(fmt::format("{}: policy {} does not fit: {}; {}.", scenario.path.string(), scenario.policy.name,
-                                   sim::shortage_text(arenas, scenario.machine), what_takes_it(scenario)));
-  Schedule schedule = file.empty() ? make_schedule(input) : read_schedule(file);
-  if (!file.empty()) {
-    require_same_workload(schedule, scenario, file);
-    for (Tier& tier : schedule.tiers)
-      if (tier.kind == TierKind::hbm)
-        tier.capacity_bytes = std::min(tier.capacity_bytes, scenario.machine.gpu.hbm_bytes);
-  }
-  try {
-    require_valid(schedule);
-  } catch (const InputError& error) {
-    if (file.empty()) throw;
-    throw InputError(fmt::format("{}: {}", file.string(), error.what()));
-  }
-  return schedule;
+void require_tiers(const Schedule& schedule, const Scenario& scenario, const fs::path& file) {
+  const std::string excess = sim::excess_text(sim::memory_on(schedule, scenario), scenario.machine);
+  if (excess.empty()) return;
+  throw DoesNotFit(sim::does_not_fit_text(scenario, excess) +
+                   (file.empty() ? fmt::format("; {}.", what_takes_it(scenario)) : ""));
 }
 
 void require_no_drive(const Schedule& schedule, const Scenario& scenario, bool memory_stands_in, const fs::path& file) {
@@ -143,19 +83,6 @@ void require_no_drive(const Schedule& schedule, const Scenario& scenario, bool m
   if (const std::string why = sim::simulated_only(schedule, scenario, !file.empty()); !why.empty())
     throw InputError(fmt::format("{}: the schedule of policy {} is simulated only: {}",
                                  (file.empty() ? scenario.path : file).string(), schedule.policy, why));
-}
-
-StatusLine::StatusLine() : terminal_(::isatty(STDERR_FILENO) == 1) {}
-StatusLine::~StatusLine() { clear(); }
-
-void StatusLine::show(const std::string& text) {
-  if (!terminal_) return;
-  tell("\r\033[K" + text);
-  shown_ = true;
-}
-void StatusLine::clear() {
-  if (shown_) tell("\r\033[K");
-  shown_ = false;
 }
 
 }  // namespace penstock::exec

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
 
 #include "sim/planner/candidate_text.h"
+#include "sim/planner/step_bound.h"
 
 namespace penstock::sim {
 namespace {
@@ -23,14 +23,42 @@ SearchResult quick_search(const Scenario& scenario, const SearchSpace& space, co
   return search(scenario, space, options);
 }
 
+Decision decision_of(const SearchResult& result, const Scenario& scenario) {
+  Decision decision;
+  decision.given = scenario.fixed;
+  decision.evaluated = result.evaluated;
+  if (result.best.empty()) {
+    const bool is_sound = result.shortage.arenas.hbm > 0;
+    decision.outcome = is_sound ? Decision::Outcome::nothing_fits : Decision::Outcome::nothing_sound;
+    decision.chosen = result.shortage.candidate;
+    decision.arenas = result.shortage.arenas;
+    return decision;
+  }
+  const Evaluated& best = result.best.front();
+  decision.outcome = Decision::Outcome::planned;
+  decision.chosen = best.candidate;
+  decision.arenas = best.arenas;
+  decision.step_seconds = best.step_seconds;
+  PolicyInput input = scenario.policy_input();
+  apply(best.candidate, scenario, input);
+  const StepBound bound = step_bound(input, scenario.machine);
+  decision.bound_seconds = bound.seconds();
+  decision.binding = bound.binding();
+  return decision;
+}
+
 }  // namespace
 
-std::string choose_open_policy(Scenario& scenario, const SearchOptions& how) {
-  if (!is_planned(scenario.policy.name)) return {};
+Decision decide(const Scenario& scenario, const SearchOptions& how) {
   const std::set<std::string> all = choice_keys();
   Scenario same_bits = scenario;
-  same_bits.fixed.insert({"micro_batch", "mlp_chunk_tokens", "loss_chunk_tokens"});
-  if (std::includes(same_bits.fixed.begin(), same_bits.fixed.end(), all.begin(), all.end())) return {};
+  same_bits.fixed.merge(rounding_keys());
+  if (!is_planned(scenario.policy.name) ||
+      std::includes(same_bits.fixed.begin(), same_bits.fixed.end(), all.begin(), all.end())) {
+    Decision decision;
+    decision.given = scenario.fixed;
+    return decision;
+  }
   Scenario chunked = same_bits;
   if (!scenario.fixed.contains("mlp_chunk_tokens")) chunked.fixed.erase("mlp_chunk_tokens");
   SearchResult result;
@@ -40,16 +68,29 @@ std::string choose_open_policy(Scenario& scenario, const SearchOptions& how) {
     if (result.best.empty()) result = quick_search(chunked, compact_space(chunked), how);
     if (!result.best.empty()) break;
   }
-  scenario.fixed = all;
-  const bool fits = !result.best.empty();
-  if (!fits && result.shortage.arenas.hbm == 0)
-    return "nothing could be planned with what is given; the rest is the preset's start";
-  const Candidate& plan = fits ? result.best.front().candidate : result.shortage.candidate;
+  return decision_of(result, scenario);
+}
+
+void apply(const Decision& decision, Scenario& scenario) {
+  if (decision.outcome == Decision::Outcome::nothing_open) return;
+  scenario.fixed = choice_keys();
+  if (!decision.chose()) return;
   const std::string name = scenario.policy.name;
-  scenario.policy = plan.parameters;
+  scenario.policy = decision.chosen.parameters;
   scenario.policy.name = name;
-  return fmt::format("{}: {} ({} schedules simulated)", fits ? "planned" : "nothing fits; the closest",
-                     candidate_text(plan), result.evaluated);
+}
+
+std::string decision_text(const Decision& decision) {
+  switch (decision.outcome) {
+    case Decision::Outcome::nothing_open: return {};
+    case Decision::Outcome::nothing_sound:
+      return "nothing could be planned with what is given; the rest is the preset's start";
+    case Decision::Outcome::planned:
+    case Decision::Outcome::nothing_fits: break;
+  }
+  return fmt::format("{}: {} ({} schedules simulated)",
+                     decision.outcome == Decision::Outcome::planned ? "planned" : "nothing fits; the closest",
+                     candidate_text(decision.chosen), decision.evaluated);
 }
 
 }  // namespace penstock::sim

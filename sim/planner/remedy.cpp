@@ -308,7 +308,7 @@ class Remedies {
       SearchOptions how;
       how.threads = threads_;
       how.most_ops = kMostOps;
-      choose_open_policy(scenario, how);
+      apply(decide(scenario, how), scenario);
       const PolicyInput input = scenario.policy_input();
       const Schedule schedule = make_schedule(input);
       if (!fits(arena_bytes(input), input)) return false;

@@ -8,10 +8,10 @@
 #include "shared/error.h"
 #include "shared/ir/checker.h"
 #include "shared/ir/schedule_json.h"
-#include "sim/program/choice.h"
+#include "sim/front_desk.h"
+#include "sim/planner/progress.h"
 #include "sim/program/commands.h"
 #include "sim/program/memory_text.h"
-#include "sim/program/progress.h"
 
 namespace penstock::sim {
 namespace {

@@ -1,34 +1,15 @@
-#include "sim/program/choice.h"
-
+// Loading what the command line chooses: a scenario, or a question in the place of one.
 #include <fmt/format.h>
-
-#include <algorithm>
 
 #include "shared/command_files.h"
 #include "shared/error.h"
 #include "shared/files.h"
-#include "shared/ir/checker.h"
-#include "shared/ir/schedule_json.h"
-#include "shared/ir/schedule_names.h"
-#include "shared/policy/parameters.h"
-#include "shared/standard_streams.h"
 #include "shared/toml_reader.h"
-#include "shared/units.h"
-#include "sim/planner/candidate_text.h"
-#include "sim/planner/open_policy.h"
 #include "sim/planner/scenario_text.h"
 #include "sim/program/commands.h"
-#include "sim/program/progress.h"
 
 namespace penstock::sim {
 namespace {
-
-std::vector<std::string> all_overrides(const ScenarioChoice& choice) {
-  std::vector<std::string> overrides = choice.overrides;
-  if (!choice.profile.empty())
-    overrides.push_back("machine.profile=" + toml_quoted(std::filesystem::absolute(choice.profile).string()));
-  return overrides;
-}
 
 /// `defaults`: what a question left open.
 TomlDocument document_of(const ScenarioChoice& choice, std::string& defaults) {
@@ -48,24 +29,6 @@ TomlDocument document_of(const ScenarioChoice& choice, std::string& defaults) {
   apply_overrides(all_overrides(choice), document);
   put_cost(choice.cost, document);
   return document;
-}
-
-void require_same_workload(const Schedule& schedule, const Scenario& scenario, const std::filesystem::path& file) {
-  const auto differ = [&](const char* what, const auto& in_file, const auto& in_scenario) {
-    throw InputError(
-        fmt::format("{}: the schedule is for {} {}, but {} has {}: give the scenario that it was planned "
-                    "from",
-                    file.string(), what, in_file, scenario.path.string(), in_scenario));
-  };
-  ModelConfig model = schedule.model;
-  model.name = scenario.model.config.name;  // names are for people
-  if (!(model == scenario.model.config)) differ("model", schedule.model.name, scenario.model.config.name);
-  if (schedule.micro_batch.sequence_length != scenario.sequence_length)
-    differ("sequence length", schedule.micro_batch.sequence_length, scenario.sequence_length);
-  if (schedule.micro_batch.sequences != scenario.micro_batch)
-    differ("micro-batch", schedule.micro_batch.sequences, scenario.micro_batch);
-  if (schedule.micro_batch.sequences * schedule.micro_batches != scenario.sequences)
-    differ("sequences per step", schedule.micro_batch.sequences * schedule.micro_batches, scenario.sequences);
 }
 
 }  // namespace
@@ -100,67 +63,13 @@ void write_scenario(const ScenarioChoice& choice, const Scenario& scenario) {
 
 Scenario load_scenario(const ScenarioChoice& choice) {
   Scenario scenario = load_scenario_quietly(choice);
-  for (const std::string& note : scenario.notes) tell(fmt::format("penstock-sim: note: {}\n", note));
+  say_notes(scenario, "penstock-sim");
   return scenario;
 }
 
 TomlDocument load_scenario_document(const ScenarioChoice& choice) {
   std::string defaults;
   return document_of(choice, defaults);
-}
-
-std::string planned_line(Scenario& scenario) {
-  StatusLine status("planning");
-  SearchOptions options;
-  options.progress = status.searching("planning: ");
-  const std::string plan = choose_open_policy(scenario, options);
-  return plan.empty() ? plan : plan + "\n";
-}
-
-void require_sound(const Schedule& schedule, const std::string& place) {
-  try {
-    require_valid(schedule, Capacities::are_not);
-  } catch (const InputError& error) {
-    throw InputError(fmt::format("{}: {}", place, error.what()));
-  }
-}
-
-Schedule proved_schedule(const Scenario& scenario, const std::filesystem::path& file) {
-  const StatusLine status("writing and proving the schedule");
-  Schedule schedule = file.empty() ? make_schedule(scenario.policy_input()) : read_schedule(file);
-  if (!file.empty()) require_same_workload(schedule, scenario, file);
-  require_sound(schedule, file.empty() ? scenario.path.string() : file.string());
-  return schedule;
-}
-
-std::vector<TierMemory> memory_on(const Schedule& schedule, const Scenario& scenario) {
-  const PolicyInput input = scenario.policy_input();
-  std::vector<TierMemory> memory = schedule_memory(schedule);
-  for (TierMemory& tier : memory) switch (tier.tier.kind) {
-      case TierKind::hbm: tier.tier.capacity_bytes = input.hbm_bytes; break;
-      case TierKind::dram: tier.tier.capacity_bytes = input.dram_bytes; break;
-      case TierKind::nvme: tier.tier.capacity_bytes = input.nvme_bytes; break;
-    }
-  return memory;
-}
-
-std::string excess_text(const std::vector<TierMemory>& memory, const Machine& machine) {
-  std::string text;
-  for (const TierMemory& tier : memory) {
-    const std::int64_t excess = tier.arena_bytes - tier.tier.capacity_bytes;
-    if (excess <= 0) continue;
-    text += fmt::format("{}{} needs {} and has {}, {} too little (most in phase {}, {} live)", text.empty() ? "" : "; ",
-                        tier_names()[static_cast<std::size_t>(tier.tier.kind)],
-                        format_bytes(static_cast<double>(tier.arena_bytes)), usable_text(tier.tier.kind, machine),
-                        format_bytes(static_cast<double>(excess)), memory_phase_name(tier.peak_phase),
-                        format_bytes(static_cast<double>(tier.peak_bytes)));
-  }
-  return text;
-}
-
-std::vector<Remedy> find_remedies(const Scenario& asked) {
-  const StatusLine status("looking for what would make it fit");
-  return remedies(asked);
 }
 
 }  // namespace penstock::sim

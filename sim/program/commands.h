@@ -8,20 +8,17 @@
 #include <string>
 #include <vector>
 
-#include "shared/scenario/scenario.h"
+#include "shared/scenario/scenario_choice.h"
 #include "shared/toml_reader.h"
 #include "sim/program/question.h"
 
 namespace penstock::sim {
 
 /// A scenario file, or a question in the place of one, with what the command line changes in it.
-struct ScenarioChoice {
-  std::filesystem::path scenario;  // empty: the question's
+struct ScenarioChoice : ScenarioFileChoice {  // no scenario: the question's
   Question question;
   CostOptions cost;
   std::filesystem::path scenario_out;  // empty: the scenario is not written
-  std::filesystem::path profile;       // empty: the machine that the scenario names
-  std::vector<std::string> overrides;  // "key=value"
 };
 /// Says the scenario's notes on standard error.
 Scenario load_scenario(const ScenarioChoice& choice);
@@ -126,7 +123,7 @@ struct ValidateOptions {
 int validate(const ValidateOptions& options);
 
 struct ListOptions {
-  std::string what;              // presets, models, hardware, scenarios; empty: all
+  std::string what;              // presets, models, hardware, scenarios, policy; empty: all but policy
   std::filesystem::path folder;  // the catalogue; empty: catalogue_folder()
   bool json = false;
 };

@@ -13,7 +13,7 @@
 #include "shared/ir/schedule_json.h"
 #include "shared/policy/parameters.h"
 #include "shared/timeline/chrome_trace.h"
-#include "sim/program/choice.h"
+#include "sim/front_desk.h"
 #include "sim/program/commands.h"
 
 namespace penstock::sim {
@@ -34,7 +34,7 @@ std::filesystem::path schedule_file(const CompareOptions& options, const Timelin
 /// From its file, or else the scenario's own. compare_timelines verifies the hash.
 Schedule schedule_of(const std::filesystem::path& file, Scenario scenario) {
   if (!file.empty()) return sound_schedule(file);
-  planned_line(scenario);
+  plan_what_is_open(scenario);
   return make_schedule(scenario.policy_input());
 }
 

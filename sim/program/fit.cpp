@@ -7,8 +7,8 @@
 
 #include "shared/error.h"
 #include "shared/ir/schedule_json.h"
+#include "sim/front_desk.h"
 #include "sim/planner/drive_use.h"
-#include "sim/program/choice.h"
 #include "sim/program/commands.h"
 #include "sim/program/memory_text.h"
 #include "sim/program/system_memory.h"
@@ -34,7 +34,7 @@ int fit(const FitOptions& options) {
     fmt::print(stderr, "penstock-sim: note: fit counts bytes; `simulate` says what {} take in hours and euros\n",
                scenario.cost.amount);
   const Scenario asked = scenario;
-  const std::string planned = planned_line(scenario);
+  const std::string planned = planned_line(plan_what_is_open(scenario));
   const Schedule schedule = proved_schedule(scenario, {});
   const std::vector<TierMemory> memory = memory_on(schedule, scenario);
   const std::string excess = excess_text(memory, scenario.machine);
@@ -68,8 +68,7 @@ int fit(const FitOptions& options) {
   if (excess.empty() && system_excess.empty()) return kExitDone;
   std::fflush(stdout);
   if (!excess.empty())
-    throw DoesNotFit(fmt::format("{} does not fit {}: {}. {}", scenario.path.string(), scenario.machine.name, excess,
-                                 remedies_text(remedies)));
+    throw DoesNotFit(fmt::format("{}. {}", does_not_fit_text(scenario, excess), remedies_text(remedies)));
   throw DoesNotFit(fmt::format("{} does not fit {} with what the code of {} adds: {}; --ours leaves that out",
                                scenario.path.string(), scenario.machine.name, system->name, system_excess));
 }

@@ -6,12 +6,12 @@
 #include "shared/error.h"
 #include "shared/model/sequence_limits.h"
 #include "shared/units.h"
+#include "sim/front_desk.h"
 #include "sim/planner/drive_use.h"
 #include "sim/planner/largest.h"
-#include "sim/program/choice.h"
+#include "sim/planner/progress.h"
 #include "sim/program/commands.h"
 #include "sim/program/memory_text.h"
-#include "sim/program/progress.h"
 
 namespace penstock::sim {
 namespace {

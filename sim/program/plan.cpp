@@ -5,8 +5,8 @@
 #include "shared/command_files.h"
 #include "shared/error.h"
 #include "shared/ir/schedule_json.h"
+#include "sim/front_desk.h"
 #include "sim/planner/drive_use.h"
-#include "sim/program/choice.h"
 #include "sim/program/commands.h"
 #include "sim/program/memory_text.h"
 
@@ -19,14 +19,13 @@ int plan(const PlanOptions& options) {
   files.writes(options.output, "-o");
   files.check();
   const Scenario asked = scenario;
-  const std::string planned = planned_line(scenario);
+  const std::string planned = planned_line(plan_what_is_open(scenario));
   const Schedule schedule = proved_schedule(scenario, {});
   const std::vector<TierMemory> memory = memory_on(schedule, scenario);
   const std::string excess = excess_text(memory, scenario.machine);
   if (!excess.empty() && !options.ignore_capacity)
-    throw DoesNotFit(
-        fmt::format("{} does not fit {}: {}; nothing was written (--ignore-capacity writes it all the same). {}",
-                    scenario.path.string(), scenario.machine.name, excess, remedies_text(find_remedies(asked))));
+    throw DoesNotFit(fmt::format("{}; nothing was written (--ignore-capacity writes it all the same). {}",
+                                 does_not_fit_text(scenario, excess), remedies_text(find_remedies(asked))));
   write_schedule(schedule, options.output);
   const std::string hash = schedule_hash(schedule);
   const std::string only = simulated_only(schedule, scenario);

@@ -13,20 +13,19 @@
 #include "shared/scenario/policy_toml.h"
 #include "shared/toml_reader.h"
 #include "shared/units.h"
+#include "sim/front_desk.h"
 #include "sim/money/bill.h"
 #include "sim/planner/candidate_text.h"
 #include "sim/planner/drive_use.h"
-#include "sim/planner/evaluator.h"
 #include "sim/planner/open_policy.h"
+#include "sim/planner/progress.h"
 #include "sim/planner/scenario_text.h"
 #include "sim/planner/search.h"
 #include "sim/planner/sensitivity.h"
-#include "sim/program/choice.h"
 #include "sim/program/commands.h"
 #include "sim/program/gentle_stop.h"
 #include "sim/program/memory_text.h"
 #include "sim/program/pages.h"
-#include "sim/program/progress.h"
 #include "sim/program/range_text.h"
 #include "sim/simulate.h"
 
@@ -192,10 +191,9 @@ std::string effort_text(const SearchResult& result, const SearchOptions& options
 std::optional<Scenario> short_plan(const Scenario& scenario, const SearchOptions& options, double step_seconds) {
   Scenario started = scenario;
   try {
-    if (choose_open_policy(started, options).empty()) return std::nullopt;
-    const PolicyInput input = started.policy_input();
-    if (!fits(arena_bytes(input), input)) return std::nullopt;
-    if (planned_step_seconds(make_schedule(input), started.machine) >= step_seconds) return std::nullopt;
+    const Decision decision = decide(started, options);
+    if (decision.outcome != Decision::Outcome::planned || decision.step_seconds >= step_seconds) return std::nullopt;
+    apply(decision, started);
   } catch (const InputError&) {
     return std::nullopt;
   }
@@ -212,7 +210,7 @@ SearchResult run_search(const Scenario& scenario, const SearchCommandOptions& co
   options.tolerance = command.tolerance / 100;
   options.front = !command.no_front;
   StatusLine status("searching");
-  options.progress = status.searching();
+  options.progress = searching(status);
   SearchResult result = search(scenario, default_space(scenario), options);
   if (result.best.empty() || is_stopped(options)) return result;
   // The short search of policy `penstock` looks elsewhere; where it found more, this one goes on from there.

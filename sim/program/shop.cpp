@@ -18,18 +18,18 @@
 #include "shared/standard_streams.h"
 #include "shared/units.h"
 #include "sim/cost/rates.h"
+#include "sim/front_desk.h"
 #include "sim/money/bill.h"
 #include "sim/planner/candidate_text.h"
 #include "sim/planner/catalogue.h"
 #include "sim/planner/drive_use.h"
 #include "sim/planner/evaluator.h"
+#include "sim/planner/progress.h"
 #include "sim/planner/search.h"
 #include "sim/program/bill_table.h"
-#include "sim/program/choice.h"
 #include "sim/program/commands.h"
 #include "sim/program/memory_text.h"
 #include "sim/program/pages.h"
-#include "sim/program/progress.h"
 #include "sim/simulate.h"
 #include "sim/validate/error_bar.h"
 
@@ -88,7 +88,7 @@ class Shop {
     options.front = false;
     options.most_ops = kMostOps;
     options.threads = options_.threads;
-    options.progress = status.searching(head);
+    options.progress = searching(status, head);
     const SearchResult result = searched(scenario, options);
     if (result.best.empty()) {
       verdict.shortage = shortage_text(result.shortage.arenas, machine);

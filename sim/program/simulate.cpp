@@ -1,6 +1,7 @@
 #include "sim/simulate.h"
 
 #include <fmt/format.h>
+#include "sim/front_desk.h"
 
 #include <nlohmann/json.hpp>
 
@@ -17,11 +18,10 @@
 #include "shared/units.h"
 #include "sim/money/bill.h"
 #include "sim/planner/drive_use.h"
-#include "sim/program/choice.h"
+#include "sim/planner/progress.h"
 #include "sim/program/commands.h"
 #include "sim/program/memory_text.h"
 #include "sim/program/pages.h"
-#include "sim/program/progress.h"
 #include "sim/program/range_text.h"
 
 namespace penstock::sim {
@@ -182,7 +182,7 @@ int simulate_command(const SimulateCommandOptions& options) {
   write_scenario(options.scenario, scenario);
   const PartPrices prices = prices_of(scenario.cost);
   const Scenario asked = scenario;
-  const std::string planned = options.schedule.empty() ? planned_line(scenario) : "";
+  const std::string planned = options.schedule.empty() ? planned_line(plan_what_is_open(scenario)) : "";
   const Schedule schedule = proved_schedule(scenario, options.schedule);
   std::filesystem::path beside;
   if (!options.timeline.empty() && options.schedule.empty())
@@ -191,8 +191,8 @@ int simulate_command(const SimulateCommandOptions& options) {
   const std::vector<TierMemory> memory = memory_on(schedule, scenario);
   const std::string excess = excess_text(memory, scenario.machine);
   if (!excess.empty() && !options.ignore_capacity)
-    throw DoesNotFit(fmt::format("{} does not fit {}: {} (--ignore-capacity simulates it all the same){}",
-                                 scenario.path.string(), scenario.machine.name, excess,
+    throw DoesNotFit(fmt::format("{} (--ignore-capacity simulates it all the same){}",
+                                 does_not_fit_text(scenario, excess),
                                  options.schedule.empty() ? ". " + remedies_text(find_remedies(asked)) : ""));
   Prediction prediction;
   {

@@ -12,17 +12,17 @@
 #include "shared/files.h"
 #include "shared/nearest_name.h"
 #include "shared/units.h"
+#include "sim/front_desk.h"
 #include "sim/planner/candidate_text.h"
 #include "sim/planner/drive_use.h"
 #include "sim/planner/open_policy.h"
 #include "sim/planner/parallel.h"
+#include "sim/planner/progress.h"
 #include "sim/planner/search.h"
-#include "sim/program/choice.h"
 #include "sim/program/commands.h"
 #include "sim/program/gentle_stop.h"
 #include "sim/program/memory_text.h"
 #include "sim/program/pages.h"
-#include "sim/program/progress.h"
 #include "sim/program/range_text.h"
 #include "sim/simulate.h"
 
@@ -146,7 +146,9 @@ void evaluate(const SweepOptions& options, const std::vector<Axis>& axes, Row& r
   } else {
     SearchOptions planning;
     planning.threads = 1;
-    row.plan = choose_open_policy(scenario, planning);
+    const Decision decision = decide(scenario, planning);
+    apply(decision, scenario);
+    row.plan = decision_text(decision);
   }
   predict(scenario, row);
 }

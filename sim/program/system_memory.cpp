@@ -1,6 +1,7 @@
 #include "sim/program/system_memory.h"
 
 #include <fmt/format.h>
+#include "sim/front_desk.h"
 
 #include <algorithm>
 #include <cmath>
@@ -12,7 +13,6 @@
 #include "shared/ir/schedule_names.h"
 #include "shared/policy/parameters.h"
 #include "shared/units.h"
-#include "sim/program/choice.h"
 
 namespace penstock::sim {
 namespace {

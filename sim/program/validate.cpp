@@ -7,10 +7,10 @@
 #include "shared/error.h"
 #include "shared/ir/schedule_names.h"
 #include "shared/units.h"
-#include "sim/program/choice.h"
+#include "sim/front_desk.h"
+#include "sim/planner/progress.h"
 #include "sim/program/commands.h"
 #include "sim/program/memory_text.h"
-#include "sim/program/progress.h"
 #include "sim/validate/validation.h"
 
 namespace penstock::sim {

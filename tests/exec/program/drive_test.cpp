@@ -16,7 +16,7 @@ class DriveTest : public ProgramTest {
         << "\n[nvme]\ncapacity = \"1 GiB\"\nread = \"1 GB/s\"\nwrite = \"1 GB/s\"\nlatency = \"80 us\"\n";
   }
   Scenario scenario(const std::vector<std::string>& overrides) const {
-    return load_scenario(folder_.path() / "s.toml", overrides, {});
+    return read_scenario(folder_.path() / "s.toml", overrides);
   }
   static std::string refusal(const Scenario& scenario, bool memory_stands_in) {
     const Schedule schedule = make_schedule(scenario.policy_input());

@@ -62,6 +62,18 @@ TEST_F(ProgramTest, ResumedStepsAreThoseOfOneRun) {
   EXPECT_EQ(rest["steps"][1], whole["steps"][3]);
 }
 
+TEST_F(ProgramTest, AScheduleFileIsForTheScenariosMicroBatch) {
+  EXPECT_EQ(run("run s.toml --steps 1 --timeline m.json").code, 0);
+  const nlohmann::json timeline = nlohmann::json::parse(file_text(folder_.path() / "m.json"));
+  const std::string file = "schedule-" + timeline["schedule_hash"].get<std::string>() + ".json";
+  EXPECT_EQ(run("run s.toml --steps 1 --schedule " + file).code, 0);
+  // As many sequences per step, dealt otherwise: other bits than the scenario's.
+  expect_error("run s.toml --set workload.micro_batch=1 --schedule " + file, 2,
+               "the schedule is for micro-batch 2, but s.toml has 1");
+  expect_error("run s.toml --set workload.sequences=8 --schedule " + file, 2,
+               "the schedule is for sequences per step 4, but s.toml has 8");
+}
+
 TEST_F(ProgramTest, TimelineHasTheScheduleBesideIt) {
   EXPECT_EQ(run("run s.toml --timeline m.json").code, 0);
   const nlohmann::json timeline = nlohmann::json::parse(file_text(folder_.path() / "m.json"));

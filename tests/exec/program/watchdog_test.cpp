@@ -9,7 +9,7 @@ namespace penstock::exec {
 namespace {
 
 Scenario scenario_of(const std::string& name, const std::vector<std::string>& overrides) {
-  return load_scenario(source_folder() / "scenarios" / name, overrides, {});
+  return read_scenario(source_folder() / "scenarios" / name, overrides);
 }
 
 Watchdog default_of(const Scenario& scenario, bool is_host_backend) {

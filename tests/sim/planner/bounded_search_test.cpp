@@ -17,6 +17,13 @@
 namespace penstock::sim {
 namespace {
 
+/// Decides what is open and puts it into the scenario.
+std::string choose(Scenario& scenario, const SearchOptions& options = {}) {
+  const Decision decision = decide(scenario, options);
+  apply(decision, scenario);
+  return decision_text(decision);
+}
+
 /// A step of so many micro-batches of one sequence, on a machine that holds them.
 Scenario long_step(int micro_batches) {
   Scenario scenario = test::small_scenario(small::llama());
@@ -63,7 +70,7 @@ TEST(Search, HasNoTimeForAPassedDeadline) {
 
 TEST(OpenPolicy, RefusesMoreOpsThanAScheduleMayHaveWithTheCure) {
   Scenario scenario = long_step(1'000'000);
-  EXPECT_EQ(error_text([&] { choose_open_policy(scenario); }),
+  EXPECT_EQ(error_text([&] { choose(scenario); }),
             "policy: 1000000 micro-batches of 7 layers make more than 4000000 ops per step; make micro-batches of at "
             "least 15 sequences, or steps of at most 71428");
 }
@@ -122,7 +129,7 @@ TEST(OpenPolicy, PlansHowTheFirstLayersAreKeptWhereTheyAreAll) {
     first.policy.first_layers = layers;
     first.fixed = {"first_layers"};
     Scenario planned = first;
-    ASSERT_TRUE(choose_open_policy(planned).starts_with("planned: "));
+    ASSERT_TRUE(choose(planned).starts_with("planned: "));
     EXPECT_EQ(planned.policy.first_layers, layers);
     const double found = step_seconds(planned);
     for (const Keep keep : {Keep::input, Keep::input_attention, Keep::everything})
@@ -131,7 +138,7 @@ TEST(OpenPolicy, PlansHowTheFirstLayersAreKeptWhereTheyAreAll) {
         given.policy.first_keep = keep;
         given.policy.first_activations = tier;
         given.fixed.insert({"first_keep", "first_activations"});
-        choose_open_policy(given);
+        choose(given);
         EXPECT_LE(found, 1.003 * step_seconds(given)) << layers << " " << static_cast<int>(keep);
       }
   }

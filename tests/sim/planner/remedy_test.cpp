@@ -11,6 +11,13 @@
 namespace penstock::sim {
 namespace {
 
+/// Decides what is open and puts it into the scenario.
+std::string choose(Scenario& scenario, const SearchOptions& options = {}) {
+  const Decision decision = decide(scenario, options);
+  apply(decision, scenario);
+  return decision_text(decision);
+}
+
 using Overrides = std::vector<std::string>;
 
 Scenario read(const std::string& file, const Overrides& overrides) {
@@ -18,7 +25,7 @@ Scenario read(const std::string& file, const Overrides& overrides) {
 }
 
 bool fits_as_it_is(Scenario scenario) {
-  choose_open_policy(scenario);
+  choose(scenario);
   const PolicyInput input = scenario.policy_input();
   return penstock::fits(arena_bytes(input), input);
 }

@@ -56,7 +56,7 @@ deterministic = false
   /// The arenas of the plan.
   ArenaBytes planned(const std::vector<std::string>& overrides) const {
     Scenario scenario = read_scenario(folder_.path() / "s.toml", overrides);
-    choose_open_policy(scenario);
+    apply(decide(scenario), scenario);
     return arena_bytes(scenario.policy_input());
   }
   void expect_left(const std::vector<std::string>& overrides, std::int64_t hbm_bytes, std::int64_t dram_bytes) const {
