@@ -64,9 +64,11 @@ MeasuredPass HostPasses::timed(const std::string& name, std::int64_t elements, d
         const Layer layer = next_layer(elements);
         prepare(layer);
         if (threads > 1) std::this_thread::sleep_for(kPause);
-        const std::int64_t start = now_ns();
+        // What one thread does alone is known whoever else uses the machine, as kernels are.
+        const auto clock = [&] { return threads == 1 ? thread_cpu_seconds() : static_cast<double>(now_ns()) * 1e-9; };
+        const double start = clock();
         body(layer);
-        return static_cast<double>(now_ns() - start) * 1e-9;
+        return clock() - start;
       },
       {.least = 5, .most = 40, .enough_seconds = 0.08, .limit_seconds = 0.5});
   return {{name, threads, bytes_per_element * static_cast<double>(elements), measured.seconds}, measured.spread};

@@ -41,17 +41,18 @@ Measured measure_call(const std::function<void()>& body, const Repeats& repeats)
       repeats);
 }
 
+double thread_cpu_seconds() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
+
 Measured measure_cpu(const std::function<void()>& body, const Repeats& repeats) {
-  const auto cpu_seconds = [] {
-    timespec time{};
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
-  };
   return measure(
       [&] {
-        const double start = cpu_seconds();
+        const double start = thread_cpu_seconds();
         body();
-        return cpu_seconds() - start;
+        return thread_cpu_seconds() - start;
       },
       repeats);
 }

@@ -27,6 +27,9 @@ Measured measure_call(const std::function<void()>& body, const Repeats& repeats 
 /// meanwhile.
 Measured measure_cpu(const std::function<void()>& body, const Repeats& repeats = {});
 
+/// Of the calling thread since it began.
+double thread_cpu_seconds();
+
 /// Median and spread of times. REQUIRES: not empty.
 Measured summarise(std::vector<double> seconds);
 

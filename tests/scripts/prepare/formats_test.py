@@ -1,6 +1,7 @@
 """Which records are read, and as what."""
 
 import json
+import os
 import unittest
 
 from small_model import PrepareTest, assistant, user
@@ -98,6 +99,15 @@ class Files(PrepareTest):
         self.assertEqual(sizes[1], sizes[0] + 1)
         self.assertEqual(written.trained_count, sum(sum(bits) for _, bits in written.documents))
         self.assertEqual(written.long, [0, 0])
+
+    def test_bytes_are_those_that_the_reader_is_tested_with(self):
+        """shared/data/token_file.h reads this file in token_file_test.cpp. Where the format changes: copy it there."""
+        chats = self.write_lines("r.jsonl", [{"messages": [user("a"), assistant("the"), user("c"), assistant("dd", weight=0)]},
+                                             {"messages": [user("b"), assistant("the the the")]}])
+        self.prepared(chats + "@2", self.write("t.txt", "some text"), "--truncate", row_length=30)
+        golden = os.path.join(os.path.dirname(__file__), "../../fuzz/seeds/token_file/prepared.tokens")
+        with open(golden, "rb") as expected, open(self.path("out.tokens"), "rb") as found:
+            self.assertEqual(found.read(), expected.read())
 
     def test_same_input_same_bytes(self):
         path = self.write_lines("r.jsonl", [{"text": f"text {i}"} for i in range(50)])

@@ -49,6 +49,20 @@ TEST(TokenFile, HasWhatWasWritten) {
   expect_three_documents(TokenFile(folder.write("b", token_file_bytes(three_documents(), 12, 4)), 0));
 }
 
+// tests/scripts/prepare holds scripts/prepare against the same file.
+TEST(TokenFile, ReadsWhatPrepareWrote) {
+  const TokenFile file(source_folder() / "tests/fuzz/seeds/token_file/prepared.tokens", 300);
+  EXPECT_EQ(file.tokenizer(), "model");
+  ASSERT_EQ(file.documents(), 5);  // two conversations twice, one text
+  EXPECT_EQ(file.long_document(0), LongDocument::truncate);
+  EXPECT_EQ(file.long_document(4), LongDocument::split);
+  // "the", its end and a line's end; " the" twice more; all of "some text" and its end but the first byte.
+  EXPECT_EQ(file.trained_in(0, file.document_start(1)), 3);
+  EXPECT_EQ(file.trained_in(file.document_start(2), file.document_start(3)), 5);
+  EXPECT_EQ(file.trained_in(file.document_start(4), file.tokens()), 9);
+  EXPECT_EQ(file.trained_tokens(), 2 * 3 + 2 * 5 + 9);
+}
+
 TEST(TokenFile, CountsTrainedTokensOverWholeWords) {
   TestDocument document;
   for (std::uint32_t i = 0; i < 500; ++i) {
