@@ -57,6 +57,13 @@ def parse_json(text: str, place: str) -> Any:
         raise InputError(f"{place}: cannot be read as JSON: {error}") from None
 
 
+def is_json_object(text: str) -> bool:
+    try:
+        return isinstance(parse_json(text, ""), dict)
+    except InputError:
+        return False
+
+
 def decoded(data: bytes, place: str) -> str:
     try:
         return data.decode("utf-8-sig")

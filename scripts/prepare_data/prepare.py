@@ -7,7 +7,7 @@ import xxhash
 
 from .errors import InputError
 from .formats import FORMATS, Completion, Conversation, Document, Format, Text, read_document, told_format
-from .inputs import Record, read_records
+from .inputs import Record, is_json_object, read_records
 from .masks import Masked, Span, mask
 from .model_folder import ModelFolder, Templates
 from .report import InputReport, Report, show_row
@@ -70,6 +70,9 @@ class Preparation:
             self.settings.format is None and not source.path.endswith((".json", ".jsonl", ".ndjson", ".parquet")))
         how = FORMATS["text"] if plain else FORMATS.get(self.settings.format or "")
         for record in read_records(source.path, plain):
+            if plain and self.settings.format is None and is_json_object(record.value["text"].partition("\n")[0]):
+                raise InputError(f"{source.path}: is no .jsonl by its name, and its first line is a record; say --format: "
+                                 f'{", ".join(FORMATS)}, or plain for one text')
             how = how or told_format(record)
             report.format = "plain text" if plain else how.name
             report.records += 1

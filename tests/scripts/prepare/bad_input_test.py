@@ -50,6 +50,7 @@ class BadRecords(PrepareTest):
         self.assertIn("is not a regular file", self.refused(self.path("pipe.jsonl")))
         self.assertIn("known are", self.refused(self.write("r.jsonl", '{"question": "a"}')))
         self.assertIn("say --format", self.refused(self.write("r.jsonl", '{"text": "a", "messages": []}')))
+        self.assertIn("its first line is a record", self.refused(self.write("r.JSONL", '{"text": "a"}\n')))
         self.assertIn("more than 0", self.refused(self.write("r.txt", "a") + "@0"))
 
     def test_nothing_to_train_on(self):
