@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "shared/compare/report_html.h"
 #include "shared/error.h"
 #include "shared/files.h"
 #include "shared/ir/schedule_json.h"
@@ -14,12 +15,13 @@ namespace penstock::exec {
 namespace {
 
 constexpr const char* kScheduleFile = "schedule.json";
+constexpr const char* kReportFile = "report.html";
 
 }  // namespace
 
 std::vector<std::string> comparison_files(const std::filesystem::path& folder,
                                           const std::filesystem::path& schedule_file) {
-  std::vector<std::string> files{kScheduleFile, "predicted.json", "measured.json", "comparison.json"};
+  std::vector<std::string> files{kScheduleFile, "predicted.json", "measured.json", "comparison.json", kReportFile};
   std::error_code error;
   if (!schedule_file.empty() && std::filesystem::equivalent(folder / kScheduleFile, schedule_file, error))
     files.erase(files.begin());
@@ -28,7 +30,7 @@ std::vector<std::string> comparison_files(const std::filesystem::path& folder,
 
 RunComparison::RunComparison(const Scenario& scenario, const Schedule& schedule, int recorded_steps,
                              std::filesystem::path folder, std::filesystem::path schedule_file)
-    : folder_(std::move(folder)), schedule_file_(std::move(schedule_file)) {
+    : folder_(std::move(folder)), schedule_file_(std::move(schedule_file)), scenario_text_(scenario.text) {
   const int periods = recorded_steps - std::max(1, scenario.run.warmup_steps);
   if (periods < 2)
     throw InputError(
@@ -51,6 +53,7 @@ Comparison RunComparison::finish(const Schedule& schedule, const Timeline& measu
   write_timeline(measured, folder_ / "measured.json");
   const Comparison comparison = compare_timelines(schedule, predicted_, measured);
   write_text_file(folder_ / "comparison.json", comparison_json(schedule, comparison));
+  write_text_file(folder_ / kReportFile, report_html(schedule, predicted_, measured, comparison, scenario_text_));
   return comparison;
 }
 

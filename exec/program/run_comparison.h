@@ -25,12 +25,13 @@ class RunComparison {
   RunComparison(const Scenario& scenario, const Schedule& schedule, int recorded_steps, std::filesystem::path folder,
                 std::filesystem::path schedule_file);
 
-  /// Leaves schedule.json, predicted.json, measured.json and comparison.json in the folder. Throws InputError if the
+  /// Leaves schedule.json, predicted.json, measured.json, comparison.json and report.html in the folder. Throws InputError if the
   /// run was stopped too early.
   Comparison finish(const Schedule& schedule, const Timeline& measured) const;
 
  private:
   std::filesystem::path folder_, schedule_file_;
+  std::string scenario_text_;
   Timeline predicted_;
 };
 

@@ -19,8 +19,10 @@ struct PredictedStep {
   const Schedule& schedule;
   const Prediction& prediction;  // with its timeline
   const std::vector<TierMemory>& memory;
-  std::string plan;      // what was planned, in words; may be empty
-  std::string warnings;  // does not fit, simulated only; may be empty
+  // Lines for people; may be empty.
+  std::string plan;
+  std::string warnings;  // does not fit, simulated only
+  std::string cost;      // bill_text
 };
 
 /// `simulate`.

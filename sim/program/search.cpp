@@ -267,9 +267,10 @@ int search_command(const SearchCommandOptions& command) {
   const std::optional<Bill> bill = make_bill(scenario.cost, prices, scenario.machine, found.schedule.tokens_per_step(),
                                              found.prediction.step_seconds, step_error_range(scenario.machine));
   if (!command.html.empty()) {
-    write_text_file(command.html, search_page({found.scenario, found.schedule, found.prediction, found.memory,
-                                               candidate_text(result.best.front().candidate), only},
-                                              search_json(found, result, options)));
+    write_text_file(command.html,
+                    search_page({found.scenario, found.schedule, found.prediction, found.memory,
+                                 "plan: " + candidate_text(result.best.front().candidate), only, bill_text(bill)},
+                                search_json(found, result, options)));
     files += fmt::format("report written to {}\n", command.html.string());
   }
   if (command.json) {

@@ -39,8 +39,12 @@ void add_summary(ReportPage& page, const PredictedStep& step) {
         fmt::format("{:.2f}", seconds / prediction.bounds.same_traffic_seconds)},
        {"times the bound, any schedule", fmt::format("{:.2f}", seconds / prediction.bounds.any_schedule_seconds)}});
   if (!step.warnings.empty()) page.warning(step.warnings);
-  if (!step.plan.empty()) page.paragraph("Plan: " + step.plan);
+  if (!step.plan.empty()) page.paragraph(step.plan);
   page.paragraph(calibration_note(step.scenario.machine));
+  if (!step.cost.empty()) {
+    page.section("Time and money");
+    page.preformatted(step.cost);
+  }
 }
 
 void add_step(ReportPage& page, const PredictedStep& step) {

@@ -29,6 +29,10 @@ Cell cell_of(const ordered_json& entry, const char* key, std::string (*format)(d
   return {format(number(entry, key)), number(entry, key), {}};
 }
 
+Cell cost_cell(const ordered_json& entry, const char* key) {
+  return cell_of(entry, key, [](double value) { return fmt::format("{:.2f}", value); });
+}
+
 std::string range_of(const ordered_json& entry, const char* key) {
   if (!entry.contains(key)) return "";
   return fmt::format("{:.0f} to {:.0f}", entry.at(key).at(0).get<double>(), entry.at(key).at(1).get<double>());
@@ -136,7 +140,17 @@ std::string source_of(const ordered_json& entry) {
   return fmt::format("{}, {}", entry.at("price_source").get<std::string>(), entry.at("price_date").get<std::string>());
 }
 
+/// Hours, and euros if it is rented and if it is bought.
+void add_cost(Row& row, const ordered_json& machine) {
+  const ordered_json cost = machine.value("cost", ordered_json::object());
+  row.cells.push_back(cost_cell(cost, "hours"));
+  for (const char* way : {"rented", "bought"})
+    row.cells.push_back(cost_cell(cost.value(way, ordered_json::object()), "euros"));
+}
+
 ReportTable machines_table(const ordered_json& result) {
+  const bool has_cost = std::any_of(result.at("machines").begin(), result.at("machines").end(),
+                                    [](const ordered_json& machine) { return machine.contains("cost"); });
   ReportTable table{"Machines",
                     {{"machine", Column::Kind::text},
                      {"EUR"},
@@ -148,6 +162,8 @@ ReportTable machines_table(const ordered_json& result) {
                      {"price", Column::Kind::long_text}},
                     {},
                     true};
+  if (has_cost)
+    for (const char* name : {"hours", "EUR, rented", "EUR, bought"}) table.columns.push_back({name});
   for (const ordered_json& machine : result.at("machines")) {
     const bool fits = machine.at("fits").get<bool>();
     Row row{{text_cell(machine.at("machine")), price_cell(machine)},
@@ -161,6 +177,7 @@ ReportTable machines_table(const ordered_json& result) {
     if (machine.contains("simulated_only")) plan += "; " + machine.at("simulated_only").get<std::string>();
     row.cells.push_back(text_cell(plan));
     row.cells.push_back(text_cell(source_of(machine)));
+    if (has_cost) add_cost(row, machine);
     table.rows.push_back(std::move(row));
   }
   return table;

@@ -96,19 +96,20 @@ class Reports(unittest.TestCase):
         self.assertEqual([page.stem for page in self.pages],
                          ["hostile", "measured", "pair", "search", "shop", "simulate", "sweep"])
         for page in self.pages:
+            self.open(page.name)
+            self.assertEqual([url for url in self.browser.requests if url != page.absolute().as_uri()], [])
+            self.browser.requests.clear()
             for width in WIDTHS:
                 for dark in (False, True):
                     with self.subTest(page=page.stem, width=width, dark=dark):
                         self.browser.size(width, 900)
                         self.browser.dark(dark)
-                        self.open(page.name)
+                        self.browser.settle()
                         scroll, client = self.browser.run(
                             "[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
                         self.assertLessEqual(scroll, client)
                         self.assertEqual(client, width)
                         self.assertEqual(self.browser.errors, [])
-                        self.assertEqual([url for url in self.browser.requests if url != page.absolute().as_uri()], [])
-                        self.browser.requests.clear()
                         if SCREENSHOTS:
                             self.browser.screenshot(SCREENSHOTS / f"{page.stem}-{width}{'-dark' if dark else ''}.png")
 

@@ -96,6 +96,7 @@ TEST_F(ProgramTest, CompareLeavesWhatPenstockSimCompares) {
               result["steady"]["predicted_step_seconds"].get<double>(), 1e-9);
   const fs::path folder = folder_.path() / "c/d";
   EXPECT_EQ(nlohmann::json::parse(file_text(folder / "comparison.json")), comparison);
+  EXPECT_NE(file_text(folder / "report.html").find("<!doctype html>"), std::string::npos);
   EXPECT_EQ(nlohmann::json::parse(file_text(folder / "predicted.json"))["source"], "predicted");
   EXPECT_EQ(nlohmann::json::parse(file_text(folder / "measured.json"))["source"], "measured");
   EXPECT_TRUE(fs::exists(folder / "schedule.json"));
