@@ -29,6 +29,7 @@ Machine read_card_and_host(const std::filesystem::path& card, const std::filesys
 struct HostFigures {
   std::string name;
   std::int64_t dram_bytes = 0;
+  std::int64_t most_dram_bytes = 0;  // that such a host takes; 0: not known
   double dram_bytes_per_second = 0;
   int cores = 0;
 };

@@ -67,6 +67,7 @@ void read_accuracy(const TomlDocument& document, Machine& machine) {
 void read_dram(const TomlDocument& document, Machine& machine) {
   TomlSection section(document, "dram");
   machine.dram_bytes = section.bytes("capacity", 1 << 20);
+  if (section.has("most")) section.bytes("most", 1 << 20);  // of hosts: read_host_figures
   if (section.has("reserve")) machine.reserve_bytes = kept_bytes(section, "reserve", "capacity", machine.dram_bytes);
   if (section.has("channels")) {
     machine.cpu.dram_bytes_per_second =
@@ -202,7 +203,9 @@ HostFigures read_host_figures(const std::filesystem::path& path) {
   Machine machine;
   read_dram(document, machine);
   read_cpu(document, machine);
-  return {TomlSection(document, "").text("name"), machine.dram_bytes, machine.cpu.dram_bytes_per_second,
+  TomlSection dram(document, "dram");
+  const std::int64_t most = dram.has("most") ? dram.bytes("most", 1 << 20) : 0;
+  return {TomlSection(document, "").text("name"), machine.dram_bytes, most, machine.cpu.dram_bytes_per_second,
           machine.cpu.cores};
 }
 

@@ -11,8 +11,8 @@
 namespace penstock::sim {
 namespace {
 
-/// `defaults`: what a question left open.
-TomlDocument document_of(const ScenarioChoice& choice, std::string& defaults) {
+/// `notes`: what is to be said of a question.
+TomlDocument document_of(const ScenarioChoice& choice, std::vector<std::string>& notes) {
   const std::vector<std::string> asked = choice.question.given();
   if (!choice.scenario.empty() && !asked.empty())
     throw InputError(fmt::format(
@@ -24,7 +24,7 @@ TomlDocument document_of(const ScenarioChoice& choice, std::string& defaults) {
         "which scenario? Give SCENARIO, a file or a name of `penstock-sim list scenarios`, or a question: "
         "--model qwen2.5-7b --gpu \"RTX 4090\" --ram 64GB");
   TomlDocument document = choice.scenario.empty() ? question_document(choice.question, !choice.profile.empty(),
-                                                                      scenario_file(choice).parent_path(), defaults)
+                                                                      scenario_file(choice).parent_path(), notes)
                                                   : read_toml(choice.scenario);
   apply_overrides(all_overrides(choice), document);
   put_cost(choice.cost, document);
@@ -35,13 +35,13 @@ TomlDocument document_of(const ScenarioChoice& choice, std::string& defaults) {
 
 Scenario load_scenario_quietly(const ScenarioChoice& choice) {
   if (!choice.profile.empty()) read_profile(choice.profile);  // its errors are said of the file, not of an override
-  std::string defaults;
-  const TomlDocument document = document_of(choice, defaults);
+  std::vector<std::string> notes;
+  const TomlDocument document = document_of(choice, notes);
   Scenario scenario = make_scenario(document, scenario_file(choice));
   if (!choice.scenario.empty()) return scenario;
   scenario.files.erase(scenario.files.begin());  // itself, which is no file
   scenario.text = document_text(document, scenario.path, scenario.path);
-  scenario.notes.insert(scenario.notes.begin(), defaults);
+  scenario.notes.insert(scenario.notes.begin(), notes.begin(), notes.end());
   return scenario;
 }
 
@@ -68,8 +68,8 @@ Scenario load_scenario(const ScenarioChoice& choice) {
 }
 
 TomlDocument load_scenario_document(const ScenarioChoice& choice) {
-  std::string defaults;
-  return document_of(choice, defaults);
+  std::vector<std::string> notes;
+  return document_of(choice, notes);
 }
 
 }  // namespace penstock::sim

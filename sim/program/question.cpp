@@ -111,7 +111,8 @@ void put_workload(const Question& question, const fs::path& config, DocumentWrit
 }
 
 void put_machine(const Question& question, bool profile, const fs::path& folder, DocumentWriter& document,
-                 std::vector<std::string>& defaults) {
+                 std::vector<std::string>& defaults, std::vector<std::string>& notes) {
+  std::int64_t most_dram = 0;
   if (profile) {
     if (!question.gpu.empty() || !question.host.empty())
       throw InputError(fmt::format("--profile stands beside {}: a profile is a whole machine; keep one of the two",
@@ -129,12 +130,16 @@ void put_machine(const Question& question, bool profile, const fs::path& folder,
     if (!question.drive.empty() && machine.nvme.read_bytes_per_second <= 0)
       throw InputError(
           fmt::format("--drive: nothing is known of a drive in {}; give it a table [nvme]", machine.host.string()));
+    most_dram = read_host_figures(machine.host).most_dram_bytes;
     if (host.empty()) defaults.push_back(fmt::format("host {} (--host)", machine.host.stem().string()));
     if (question.ram.empty())
       defaults.push_back(fmt::format("{} of memory (--ram)", format_bytes(static_cast<double>(machine.dram_bytes))));
   }
   if (!question.ram.empty()) {
     require_size(question.ram, "--ram", false);
+    if (most_dram > 0 && parse_bytes(question.ram, "--ram") > most_dram)
+      notes.push_back(fmt::format("--ram {}: such a host takes at most {}; --host workstation or server takes more",
+                                  question.ram, format_bytes(static_cast<double>(most_dram))));
     document.put("machine", "dram", question.ram, "--ram");
   }
   if (!question.drive.empty()) {
@@ -195,7 +200,8 @@ fs::path model_config_file(const std::string& model, const std::string& place) {
                                place, model.substr(0, 200), why, why.ends_with('?') ? "" : ";"));
 }
 
-TomlDocument question_document(const Question& question, bool profile, const fs::path& folder, std::string& defaults) {
+TomlDocument question_document(const Question& question, bool profile, const fs::path& folder,
+                               std::vector<std::string>& notes) {
   TomlDocument document;
   document.place = "the question";
   document.tables[""];
@@ -208,10 +214,10 @@ TomlDocument question_document(const Question& question, bool profile, const fs:
   const fs::path config = model_config_file(question.model, "--model");
   std::vector<std::string> chosen;
   writer.put("model", "config", named_from(folder, config, CatalogueKind::model), "--model");
-  put_machine(question, profile, folder, writer, chosen);
+  put_machine(question, profile, folder, writer, chosen, notes);
   put_workload(question, config, writer, chosen);
   writer.put("policy", "name", std::string("penstock"), "the policy");
-  defaults = fmt::format("by default: {}", fmt::join(chosen, ", "));
+  notes.insert(notes.begin(), fmt::format("by default: {}", fmt::join(chosen, ", ")));
   return document;
 }
 
