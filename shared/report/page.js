@@ -15,7 +15,10 @@ const page = {
   bytes(value) {
     const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'];
     let unit = 0;
-    while (Math.abs(value) >= 1024 && unit + 1 < units.length) { value /= 1024; ++unit; }
+    while (Math.abs(value) >= 1024 && unit + 1 < units.length) {
+      value /= 1024;
+      ++unit;
+    }
     return (unit ? value.toFixed(2) : value.toFixed(0)) + ' ' + units[unit];
   },
   seconds(value) {
@@ -24,7 +27,8 @@ const page = {
     if (size < 1e-12) return '0 s';
     return size >= 1 ? digits(value) + ' s' : size >= 1e-3 ? digits(value * 1e3) + ' ms' : digits(value * 1e6) + ' us';
   },
-  number: value => Math.abs(value) >= 1000 ? Math.round(value).toLocaleString('en-US') : String(Number(value.toPrecision(4))),
+  number: value =>
+      Math.abs(value) >= 1000 ? Math.round(value).toLocaleString('en-US') : String(Number(value.toPrecision(4))),
   format(unit, value) {
     if (unit === 'seconds') return page.seconds(value);
     if (unit === 'bytes') return page.bytes(value);

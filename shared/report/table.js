@@ -1,5 +1,5 @@
-// Tables that sort: each head is a button. A cell's data-v is what it is ordered by, else its text; what has neither comes
-// last, whatever the direction.
+// Tables that sort: each head is a button. A cell's data-v is what it is ordered by, else its text; what has neither
+// comes last, whatever the direction.
 'use strict';
 page.widgets.sortable = table => {
   const heads = [...table.tHead.rows[0].cells], body = table.tBodies[0];
