@@ -16,11 +16,12 @@
 #include "exec/cuda/error.h"
 #include "exec/cuda/optimizer.h"
 #include "exec/cuda/templates.h"
-#include "exec/runtime/bf16.h"
+#include "exec/numerics/bf16.h"
 #include "shared/files.h"
 #include "shared/model/kernels.h"
 #include "shared/model/library_workspace.h"
 #include "shared/random.h"
+#include "tests/exec/kernel_cases.h"
 
 namespace penstock::exec {
 namespace {
@@ -209,7 +210,7 @@ void bench_sustained(Bench& bench, Matmul& matmul, const ModelConfig& config, do
   bench.report("sustained", "layer matmuls " + config.name, counted * 1e3, counted_flops, 0, 0);
 }
 
-void bench_attention(Bench& bench, Attention& attention, AttentionShape s) {
+void bench_attention(Bench& bench, Attention& attention, AttentionSpec s) {
   Model m;
   m.config.heads = s.heads;
   m.config.kv_heads = s.kv_heads;
@@ -330,19 +331,19 @@ class BoundOp {
     b.pass = pass;
     b.batch = batch;
     b.layout = layout;
-    b.weights = weights_.as<std::uint16_t>();
-    b.tied_weights = tied_.as<std::uint16_t>();
-    b.tokens = tokens_.as<std::int32_t>();
-    b.input = input_.as<std::uint16_t>();
-    if (pass == Pass::forward) b.output = output_.as<std::uint16_t>();
-    b.kept = kept_.data();
-    b.recomputed = recomputed_.data();
-    b.workspace = workspace_.data();
-    b.output_gradient = output_.as<std::uint16_t>();
-    b.input_gradient = output_.as<std::uint16_t>();
-    b.gradient = gradient_.data();
+    b.set(TemplateOperand::weights, weights_.as<std::uint16_t>());
+    b.set(TemplateOperand::tied_weights, tied_.as<std::uint16_t>());
+    b.set(TemplateOperand::tokens, tokens_.as<std::int32_t>());
+    b.set(TemplateOperand::input, input_.as<std::uint16_t>());
+    if (pass == Pass::forward) b.set(TemplateOperand::output, output_.as<std::uint16_t>());
+    b.set(TemplateOperand::kept, kept_.data());
+    b.set(TemplateOperand::recomputed, recomputed_.data());
+    b.set(TemplateOperand::workspace, workspace_.data());
+    b.set(TemplateOperand::output_gradient, output_.as<std::uint16_t>());
+    b.set(TemplateOperand::input_gradient, output_.as<std::uint16_t>());
+    b.set(TemplateOperand::gradient, gradient_.data());
     b.accumulates = true;
-    b.loss = loss_.as<double>();
+    b.set(TemplateOperand::loss, loss_.as<double>());
     b.loss_scale = 1.0 / static_cast<double>(batch.tokens());
   }
 
@@ -433,6 +434,27 @@ nlohmann::json choice_table(const std::vector<MatmulChoice>& choices) {
   return table;
 }
 
+/// Every op of the table of kernel cases, on zeros.
+void bench_cases(Bench& bench) {
+  CudaTemplates templates;
+  for (const KernelCase& c : kernel_cases())
+    for (const CaseOp& op : case_ops()) {
+      const BoundCase host(c, op);
+      TemplateBinding b = host.binding();
+      b.layout.library_bytes = library_workspace_bytes(*b.model, b.batch);
+      std::vector<DeviceMemory> memory;
+      for (const OperandUse& use : operand_uses(op.kind, op.pass)) {
+        const std::int64_t bytes = b.bytes(use.operand);
+        if (bytes == 0 || (use.use == Use::may_write && !op.writes_output)) continue;
+        memory.emplace_back(bytes);
+        memory.back().fill(0);
+        b.set(use.operand, memory.back().data());
+      }
+      bench.time("case " + c.name, op.name(), kernel_flops(host.kernels()), 0,
+                 [&] { templates.run(b, bench.stream()); });
+    }
+}
+
 void bench_the_rest(Bench& bench, Matmul& matmul, double sustained) {
   for (const ModelConfig& config : kModels) {
     bench_optimizer(bench, config);
@@ -465,12 +487,15 @@ int run(int argc, char** argv) {
   Matmul matmul;
   {
     Attention attention;
-    for (const AttentionShape& shape : {AttentionShape{16, 1024, 28, 4, 128}, AttentionShape{16, 1024, 16, 2, 128},
-                                        AttentionShape{16, 1024, 14, 2, 64}, AttentionShape{4, 4096, 28, 4, 128},
-                                        AttentionShape{2, 8192, 32, 8, 128}})
+    for (const AttentionSpec& shape :
+         {AttentionSpec{16, 1024, 28, 4, 128}, AttentionSpec{16, 1024, 16, 2, 128}, AttentionSpec{16, 1024, 14, 2, 64},
+          AttentionSpec{4, 4096, 28, 4, 128}, AttentionSpec{2, 8192, 32, 8, 128}})
       bench_attention(bench, attention, shape);
   }
-  if (!attention_alone) bench_the_rest(bench, matmul, sustained);
+  if (!attention_alone) {
+    bench_cases(bench);
+    bench_the_rest(bench, matmul, sustained);
+  }
   if (!json_path.empty())
     write_text_file(json_path, nlohmann::json{{"device", device_description()},
                                               {"attention", Attention::name()},

@@ -10,43 +10,45 @@ namespace {
 
 constexpr double kLargeBytes = 64e6;  // beyond the GPU's caches
 
-/// The kernels of one name in the order of execution, counts expanded.
+/// Each kernel's executions in the order of execution, counts expanded.
 class Executions {
  public:
   explicit Executions(const std::vector<Kernel>& listed) {
     for (const Kernel& kernel : listed)
       for (std::int64_t i = 0; i < kernel.count; ++i) {
-        by_name_[kernel.name].push_back(kernel);
-        by_name_[kernel.name].back().count = 1;
+        by_kernel_[*kernel.id].push_back(kernel);
+        by_kernel_[*kernel.id].back().count = 1;
       }
   }
 
-  const Kernel& next(std::string_view name) {
-    const auto found = by_name_.find(name);
-    const std::size_t at = taken_[name]++;
-    if (found == by_name_.end() || at >= found->second.size())
-      throw std::logic_error("calibration: the op executed \"" + std::string(name) + "\" more often than is listed");
+  const Kernel& next(KernelId kernel) {
+    const auto found = by_kernel_.find(kernel);
+    const std::size_t at = taken_[kernel]++;
+    if (found == by_kernel_.end() || at >= found->second.size())
+      throw std::logic_error("calibration: the op executed \"" + std::string(kernel_name(kernel)) +
+                             "\" more often than is listed");
     return found->second[at];
   }
-  /// Throws if a name was taken, but not all of it, or not at all.
+  /// Throws if a kernel was taken, but not all of it, or not at all.
   void finish() const {
-    for (const auto& [name, kernels] : by_name_) {
-      const auto taken = taken_.find(name);
+    for (const auto& [kernel, kernels] : by_kernel_) {
+      const auto taken = taken_.find(kernel);
       if (taken == taken_.end() || taken->second != kernels.size())
-        throw std::logic_error("calibration: the op executed \"" + std::string(name) + "\" less often than is listed");
+        throw std::logic_error("calibration: the op executed \"" + std::string(kernel_name(kernel)) +
+                               "\" less often than is listed");
     }
   }
 
  private:
-  std::map<std::string_view, std::vector<Kernel>> by_name_;
-  std::map<std::string_view, std::size_t> taken_;
+  std::map<KernelId, std::vector<Kernel>> by_kernel_;
+  std::map<KernelId, std::size_t> taken_;
 };
 
 double rate(double amount, double seconds) { return seconds > 0 ? amount / seconds : 0; }
 
 }  // namespace
 
-std::vector<CalibrationOp> calibration_ops(const Scenario& scenario) {
+std::vector<CalibrationOp> calibration_ops(const Scenario& scenario, std::span<const ElementType> gradients) {
   const BatchShape batch{scenario.micro_batch, scenario.sequence_length};
   const LayoutOptions layout{Keep::input, scenario.policy.numerics.chunking, 0};
   std::vector<CalibrationOp> ops;
@@ -61,42 +63,57 @@ std::vector<CalibrationOp> calibration_ops(const Scenario& scenario) {
   for (const auto& [kind, pass] : {std::pair{LayerKind::decoder, Pass::backward},
                                    {LayerKind::head, Pass::loss},
                                    {LayerKind::embedding, Pass::backward}})
-    for (const ElementType gradient : {ElementType::fp32, ElementType::bf16})
+    for (const ElementType gradient : gradients)
       for (const bool accumulates : {true, false}) add(kind, pass, accumulates, gradient);
   return ops;
 }
 
-std::vector<KernelTime> kernel_times(const std::vector<Kernel>& listed, std::span<const NamedTime> marks) {
+std::vector<KernelTime> kernel_times(const std::vector<Kernel>& listed, std::span<const KernelMark> marks) {
   Executions executions(listed);
   std::vector<KernelTime> times;
-  for (const NamedTime& mark : marks) times.push_back({executions.next(mark.name), mark.seconds});
+  for (const KernelMark& mark : marks) times.push_back({executions.next(mark.kernel), mark.seconds});
   executions.finish();
   return times;
 }
 
-void take_off_marks(std::vector<NamedTime>& marks, double op_seconds) {
+void take_off_marks(std::vector<KernelMark>& marks, double op_seconds) {
   double sum = 0;
-  for (const NamedTime& mark : marks) sum += mark.seconds;
+  for (const KernelMark& mark : marks) sum += mark.seconds;
   if (marks.empty()) return;
   const double each = std::clamp((sum - op_seconds) / static_cast<double>(marks.size()), 0.0, kMostMarkSeconds);
-  for (NamedTime& mark : marks) mark.seconds = std::max(mark.seconds - each, mark.seconds / 4);
+  for (KernelMark& mark : marks) mark.seconds = std::max(mark.seconds - each, mark.seconds / 4);
 }
 
 KernelTables::Key KernelTables::key(const Kernel& k) {
   switch (k.kind) {
-    case KernelKind::matmul:
-      return {k.kind, std::string(k.name), k.m, k.n, k.k, k.output_bytes, k.accumulates ? 1 : 0, 0};
-    case KernelKind::elementwise: return {k.kind, std::string(k.name), k.bytes, 0, 0, 0, 0, 0};
+    case KernelKind::matmul: return {k.kind, k.id, k.m, k.n, k.k, k.output_bytes, k.accumulates ? 1 : 0, 0};
+    case KernelKind::elementwise: return {k.kind, k.id, k.bytes, 0, 0, 0, 0, 0};
     case KernelKind::attention_forward:
     case KernelKind::attention_backward: break;
   }
-  return {k.kind, "", k.sequences, k.length, k.heads, k.kv_heads, k.head_dim, 0};
+  const AttentionSpec& a = k.attention;
+  return {k.kind, std::nullopt, a.sequences, a.length, a.heads, a.kv_heads, a.head_dim, 0};
 }
 
 KernelTables::Entry& KernelTables::entry(const Kernel& kernel) {
   Entry& entry = entries_[key(kernel)];
   entry.kernel = kernel;
   return entry;
+}
+
+void KernelTables::require_all(const Scenario& scenario) const {
+  const BatchShape batch{scenario.micro_batch, scenario.sequence_length};
+  const Numerics& numerics = scenario.policy.numerics;
+  const std::int64_t gradient = element_bytes(numerics.sum_on_host ? numerics.gradient_link : numerics.gradient_sum);
+  for (const OperandUse& use : kOperandUses)  // every pass that there is
+    for (const Keep keep : {Keep::input, Keep::input_attention, Keep::everything})
+      for (const bool writes_output : {false, true})
+        for (const bool accumulates : {false, true})
+          for (const Kernel& kernel :
+               template_kernels(scenario.model, use.kind, use.pass, batch, {keep, numerics.chunking, 0}, writes_output,
+                                accumulates, gradient))
+            if (!has(kernel))
+              throw std::logic_error("calibration: nobody timed the kernel \"" + std::string(kernel.name()) + "\"");
 }
 
 void KernelTables::fill(Gpu& gpu, std::map<std::string, double>& spread) const {
@@ -111,26 +128,25 @@ void KernelTables::fill(Gpu& gpu, std::map<std::string, double>& spread) const {
     const bool sustained_known = !entry.sustained.empty();
     const Measured sustained = sustained_known ? summarise(entry.sustained) : burst;
     const double sustained_seconds = sustained_known ? sustained.seconds : 0;
-    double& widest = spread[std::string(k.name)];
+    double& widest = spread[std::string(k.name())];
     widest = std::max({widest, burst.spread, sustained.spread});
     if (k.kind == KernelKind::matmul) {
-      gpu.matmuls.push_back(
-          {k.m, k.n, k.k, k.accumulates, burst.seconds, std::string(k.name), k.output_bytes, sustained_seconds});
+      gpu.matmuls.push_back({k.m, k.n, k.k, k.accumulates, burst.seconds, k.id, k.output_bytes, sustained_seconds});
       gpu.matmul_burst_flops_per_second = std::max(gpu.matmul_burst_flops_per_second, rate(k.flops, burst.seconds));
       gpu.matmul_flops_per_second = std::max(gpu.matmul_flops_per_second, rate(k.flops, sustained.seconds));
     } else if (k.kind == KernelKind::elementwise) {
       const double bytes = static_cast<double>(k.bytes);
-      gpu.elementwise.push_back({std::string(k.name), bytes, burst.seconds, sustained_seconds});
-      if (bytes >= kLargeBytes && k.name.find("embedding") == std::string_view::npos)
+      gpu.elementwise.push_back({k.id, bytes, burst.seconds, sustained_seconds});
+      if (bytes >= kLargeBytes && k.name().find("embedding") == std::string_view::npos)
         efficiencies.push_back(rate(bytes, burst.seconds) / gpu.hbm_bytes_per_second);
     } else {
       const bool backward = k.kind == KernelKind::attention_backward;
       auto point = std::find_if(gpu.attentions.begin(), gpu.attentions.end(), [&](const AttentionPoint& p) {
-        return p.sequences == k.sequences && p.length == k.length && p.heads == k.heads && p.kv_heads == k.kv_heads &&
-               p.head_dim == k.head_dim;
+        return AttentionSpec{p.sequences, p.length, p.heads, p.kv_heads, p.head_dim} == k.attention;
       });
       if (point == gpu.attentions.end())
-        point = gpu.attentions.insert(point, {k.sequences, k.length, k.heads, k.kv_heads, k.head_dim});
+        point = gpu.attentions.insert(point, {k.attention.sequences, k.attention.length, k.attention.heads,
+                                              k.attention.kv_heads, k.attention.head_dim});
       (backward ? point->backward_seconds : point->forward_seconds) = burst.seconds;
       (backward ? point->backward_sustained_seconds : point->forward_sustained_seconds) = sustained_seconds;
     }

@@ -3,12 +3,13 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <tuple>
 #include <vector>
 
+#include "exec/runtime/kernel_mark.h"
 #include "shared/ir/schedule.h"
 #include "shared/machine/machine.h"
 #include "shared/model/kernels.h"
@@ -25,27 +26,23 @@ struct CalibrationOp {
 };
 
 /// Ops that together execute every kernel that a schedule with the scenario's model, micro-batch and chunks can have,
-/// whatever the policy keeps and in whichever type gradients are summed. Everything is recomputed (Keep::input).
-std::vector<CalibrationOp> calibration_ops(const Scenario& scenario);
-
-struct NamedTime {
-  std::string_view name;
-  double seconds = 0;
-};
+/// whatever the policy keeps and in whichever of the types gradients are summed. Everything is recomputed
+/// (Keep::input).
+std::vector<CalibrationOp> calibration_ops(const Scenario& scenario, std::span<const ElementType> gradients);
 
 struct KernelTime {
   Kernel kernel;  // one execution
   double seconds = 0;
 };
 
-/// Finds the kernel of each mark (exec/cuda/kernel_marks.h): the i-th mark of a name is the i-th execution of the
-/// kernels with that name. Throws std::logic_error where the op executed other kernels than were listed.
-std::vector<KernelTime> kernel_times(const std::vector<Kernel>& listed, std::span<const NamedTime> marks);
+/// Finds the listed kernel of each mark: the i-th mark of a kernel is its i-th execution. Throws std::logic_error
+/// naming the kernel that the op executed otherwise than it is listed.
+std::vector<KernelTime> kernel_times(const std::vector<Kernel>& listed, std::span<const KernelMark> marks);
 
 /// Takes times from each kernel so that together they are `op_seconds`, what the op took without marks: every mark
 /// costs the GPU the same, at most kMostMarkSeconds.
 inline constexpr double kMostMarkSeconds = 5e-6;
-void take_off_marks(std::vector<NamedTime>& marks, double op_seconds);
+void take_off_marks(std::vector<KernelMark>& marks, double op_seconds);
 
 /// Collects times of kernels and makes tables of their medians.
 class KernelTables {
@@ -53,6 +50,8 @@ class KernelTables {
   void add_burst(const KernelTime& time) { entry(time.kernel).burst.push_back(time.seconds); }
   void add_sustained(const KernelTime& time) { entry(time.kernel).sustained.push_back(time.seconds); }
   bool has(const Kernel& kernel) const { return entries_.contains(key(kernel)); }
+  /// Throws std::logic_error naming a kernel that a schedule of the scenario can have and nobody timed.
+  void require_all(const Scenario& scenario) const;
 
   /// Sets matmuls, attentions, elementwise, both matmul rates (the largest of any shape) and the elementwise
   /// efficiency against gpu.hbm_bytes_per_second; spread by kernel name, the largest of its points.
@@ -60,8 +59,8 @@ class KernelTables {
   void fill(Gpu& gpu, std::map<std::string, double>& spread) const;
 
  private:
-  using Key = std::tuple<KernelKind, std::string, std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t,
-                         std::int64_t>;
+  using Key = std::tuple<KernelKind, std::optional<KernelId>, std::int64_t, std::int64_t, std::int64_t, std::int64_t,
+                         std::int64_t, std::int64_t>;
   struct Entry {
     Kernel kernel;
     std::vector<double> burst, sustained;

@@ -79,7 +79,6 @@ class CudaCalibration {
     gpu().hbm_bytes = static_cast<std::int64_t>(total_bytes);
     const CudaMemory memory = measure_cuda_memory();
     gpu().context_bytes = memory.context_bytes + memory.later_bytes;
-    gpu().copy_engines = properties.asyncEngineCount;
     const std::string driver = driver_version();
     profile_.host =
         fmt::format("{}, {} cores; {}{}; {}, cuBLASLt {}", cpu_name(), limits_.cores, device_description(),
@@ -245,6 +244,7 @@ class CudaCalibration {
       progress_(name + ": without a pause", done + 0.7 * each);
       ops.measure_sustained(tables_, kSettleSeconds);
     }
+    for (const Scenario& scenario : scenarios_) tables_.require_all(scenario);
     tables_.fill(gpu(), profile_.spread);
   }
 

@@ -149,20 +149,20 @@ void measure_device_optimizer(std::int64_t elements, Gate& gate, cudaStream_t st
   states.low_bits = lo.as<std::uint16_t>();
   states.m = m.data();
   states.v = v.data();
-  const auto add = [&](const char* name, std::int64_t bytes_per_element, std::int64_t count,
+  const auto add = [&](KernelId kernel, std::int64_t bytes_per_element, std::int64_t count,
                        const std::function<void()>& work) {
     KernelTime time;
-    time.kernel.name = name;
+    time.kernel.id = kernel;
     time.kernel.bytes = bytes_per_element * count;
     time.seconds = measure_gated(gate, stream, work).seconds;
     tables.add_burst(time);
   };
   for (const std::int64_t count : {elements, elements / 4 / 1024 * 1024}) {
     if (count == 0) continue;
-    add("adamw", 26, count, [&] {
+    add(KernelId::adamw, 26, count, [&] {
       adamw_cuda(states, gradient.data(), ElementType::bf16, count, device_scalars.as<StepScalars>(), stream);
     });
-    add("finish gradient", 6, count, [&] {
+    add(KernelId::finish_gradient, 6, count, [&] {
       finish_gradient_cuda(sum.data(), ElementType::fp32, nullptr, gradient.data(), ElementType::bf16, count,
                            scratch.as<double>(), total.as<double>(), stream);
     });

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <thread>
 
-#include "exec/runtime/bf16.h"
+#include "exec/numerics/bf16.h"
 #include "exec/runtime/recorder.h"
 #include "shared/model/library_workspace.h"
 #include "shared/random.h"
@@ -13,6 +13,7 @@
 namespace penstock::exec {
 namespace {
 
+constexpr ElementType kBothGradients[] = {ElementType::fp32, ElementType::bf16};
 constexpr auto kIdle = std::chrono::milliseconds(250);
 constexpr auto kRest = std::chrono::milliseconds(25);  // the power limit forgets, clocks stay up
 constexpr double kBurstSeconds = 0.15;                 // of one op's samples
@@ -57,12 +58,12 @@ CudaOps::CudaOps(const Scenario& scenario, CudaTemplates& templates, Gate& gate,
       templates_(templates),
       gate_(gate),
       stream_(stream) {
-  for (CalibrationOp& op : calibration_ops(scenario)) ops_.push_back({std::move(op), {}, 0, true});
+  for (CalibrationOp& op : calibration_ops(scenario, kBothGradients)) ops_.push_back({std::move(op), {}, 0, true});
   take_memory();
   const AttentionPiece piece = attention_backward_piece(model_, batch_, scenario.run.deterministic);
   const auto calls = static_cast<std::size_t>((batch_.sequences + piece.sequences - 1) / piece.sequences *
                                               ((model_.config.kv_heads + piece.kv_groups - 1) / piece.kv_groups));
-  for (BoundOp& op : ops_) {
+  for (TimedOp& op : ops_) {
     op.binding = bind(op.op);
     for (const Kernel& kernel : op.op.kernels) op.executions += static_cast<std::size_t>(kernel.count);
     op.gated = op.executions + 4 * calls <= kMostGated;
@@ -88,7 +89,7 @@ void CudaOps::take_memory() {
   output_ = DeviceMemory(2 * boundary);
   input_gradient_ = DeviceMemory(2 * boundary);
   std::int64_t workspace = 0, gradient = 0;
-  for (const BoundOp& op : ops_)
+  for (const TimedOp& op : ops_)
     workspace = std::max(workspace, workspace_region(model_, op.op.kind, op.op.pass, batch_, layout_).bytes);
   for (const Layer& layer : model_.layers) gradient = std::max(gradient, 4 * layer.gradient_elements);
   kept_ = DeviceMemory(kept_region(model_, LayerKind::decoder, batch_, layout_).bytes);
@@ -114,33 +115,41 @@ void CudaOps::fill_weights(const Layer& layer, const DeviceMemory& weights) {
   }
 }
 
+const std::byte* CudaOps::memory(TemplateOperand operand, LayerKind kind) const {
+  switch (operand) {
+    case TemplateOperand::weights:
+      return (kind == LayerKind::embedding ? embedding_ : kind == LayerKind::head ? head_ : decoder_).data();
+    case TemplateOperand::tied_weights: return model_.config.tied_embeddings ? embedding_.data() : nullptr;
+    case TemplateOperand::tokens: return tokens_.data();
+    case TemplateOperand::input: return input_.data();
+    case TemplateOperand::output: return output_.data();
+    case TemplateOperand::kept: return kept_.data();
+    case TemplateOperand::recomputed: return recomputed_.data();
+    case TemplateOperand::output_gradient: return output_gradient_.data();
+    case TemplateOperand::input_gradient: return input_gradient_.data();
+    case TemplateOperand::gradient: return gradient_.data();
+    case TemplateOperand::loss: return loss_.data();
+    case TemplateOperand::workspace: return workspace_.data();
+  }
+  return nullptr;
+}
+
 TemplateBinding CudaOps::bind(const CalibrationOp& op) {
-  const bool embedding = op.kind == LayerKind::embedding, head = op.kind == LayerKind::head;
   TemplateBinding b;
   b.model = &model_;
   b.kind = op.kind;
   b.pass = op.pass;
   b.batch = batch_;
   b.layout = layout_;
-  b.weights = (embedding ? embedding_ : head ? head_ : decoder_).as<std::uint16_t>();
-  if (head && model_.config.tied_embeddings) b.tied_weights = embedding_.as<std::uint16_t>();
-  b.tokens = tokens_.as<std::int32_t>();
-  b.input = input_.as<std::uint16_t>();
-  if (op.pass == Pass::forward) b.output = output_.as<std::uint16_t>();
-  b.kept = kept_.data();
-  b.recomputed = recomputed_.data();
-  b.workspace = workspace_.data();
-  b.output_gradient = output_gradient_.as<std::uint16_t>();
-  b.input_gradient = input_gradient_.as<std::uint16_t>();
-  b.gradient = gradient_.data();
+  for (const OperandUse& use : operand_uses(op.kind, op.pass))
+    if (use.use != Use::may_write) b.set(use.operand, memory(use.operand, op.kind));
   b.gradient_type = op.gradient;
   b.accumulates = op.accumulates;
-  b.loss = loss_.as<double>();
   b.loss_scale = 1.0 / static_cast<double>(batch_.tokens());
   return b;
 }
 
-void CudaOps::run_sample(const BoundOp& op, Sample& sample, bool marked) {
+void CudaOps::run_sample(const TimedOp& op, Sample& sample, bool marked) {
   templates_.listen(marked ? &sample : nullptr);
   sample.begin(stream_);
   run(op);
@@ -148,12 +157,12 @@ void CudaOps::run_sample(const BoundOp& op, Sample& sample, bool marked) {
   templates_.listen(nullptr);
 }
 
-double CudaOps::collect(const BoundOp& op, const Samples& samples, const std::function<void(const KernelTime&)>& add) {
+double CudaOps::collect(const TimedOp& op, const Samples& samples, const std::function<void(const KernelTime&)>& add) {
   std::vector<double> whole;
   for (const Sample& sample : samples.whole) whole.push_back(sample.seconds());
   const double op_seconds = summarise(std::move(whole)).seconds;
   for (const Sample& sample : samples.marked) {
-    std::vector<NamedTime> marks = sample.kernels();
+    std::vector<KernelMark> marks = sample.kernels();
     take_off_marks(marks, op_seconds);
     for (const KernelTime& time : kernel_times(op.op.kernels, marks)) add(time);
   }
@@ -161,7 +170,7 @@ double CudaOps::collect(const BoundOp& op, const Samples& samples, const std::fu
 }
 
 void CudaOps::measure_burst(KernelTables& tables) {
-  for (BoundOp& op : ops_) {
+  for (TimedOp& op : ops_) {
     Samples samples;
     for (int i = 0; i < kMostSamples; ++i) {
       samples.whole.emplace_back();
@@ -196,15 +205,15 @@ void CudaOps::measure_burst(KernelTables& tables) {
   }
 }
 
-const CudaOps::BoundOp* CudaOps::find(LayerKind kind, Pass pass, bool accumulates, ElementType gradient) const {
-  const auto found = std::find_if(ops_.begin(), ops_.end(), [&](const BoundOp& op) {
+const CudaOps::TimedOp* CudaOps::find(LayerKind kind, Pass pass, bool accumulates, ElementType gradient) const {
+  const auto found = std::find_if(ops_.begin(), ops_.end(), [&](const TimedOp& op) {
     return op.op.kind == kind && op.op.pass == pass && op.op.accumulates == accumulates && op.op.gradient == gradient;
   });
   return &*found;  // calibration_ops has them all
 }
 
 void CudaOps::run_micro_batch(bool accumulates, ElementType gradient,
-                              const std::function<void(const BoundOp&)>& run_op) {
+                              const std::function<void(const TimedOp&)>& run_op) {
   const std::size_t decoders = model_.layers.size() - 2;
   run_op(*find(LayerKind::embedding, Pass::forward, false, ElementType::fp32));
   for (std::size_t i = 0; i < decoders; ++i) run_op(*forward_);
@@ -219,12 +228,12 @@ void CudaOps::run_micro_batch(bool accumulates, ElementType gradient,
 void CudaOps::measure_sustained(KernelTables& tables, double settle_seconds) {
   // Nothing waits for the GPU: events are read at the end, and the queue's length is the only brake.
   for (const std::int64_t start = now_ns(); seconds_since(start) < settle_seconds;)
-    run_micro_batch(true, ElementType::fp32, [this](const BoundOp& op) { run(op); });
+    run_micro_batch(true, ElementType::fp32, [this](const TimedOp& op) { run(op); });
   std::vector<Samples> samples(ops_.size());
   std::vector<std::size_t> executed(ops_.size());
   // Some of the layers are timed, in turn whole and kernel by kernel; of the other ops every one.
   const std::size_t every = std::max<std::size_t>(1, (model_.layers.size() - 2) / kTimedLayers);
-  const auto timed = [&](const BoundOp& op) {
+  const auto timed = [&](const TimedOp& op) {
     const auto i = static_cast<std::size_t>(&op - ops_.data());
     const std::size_t stride = op.op.kind == LayerKind::decoder ? every : 1, turn = executed[i]++;
     if (turn % stride != 0) return run(op);
@@ -243,7 +252,7 @@ void CudaOps::measure_sustained(KernelTables& tables, double settle_seconds) {
 
 Measured CudaOps::launch_per_kernel() {
   std::vector<double> each;
-  for (const BoundOp* op : {forward_, recompute_, backward_})
+  for (const TimedOp* op : {forward_, recompute_, backward_})
     for (int i = 0; i < kMostSamples; ++i) {
       synchronize();
       const std::int64_t start = now_ns();

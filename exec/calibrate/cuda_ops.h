@@ -46,7 +46,7 @@ class CudaOps {
   Paced measure_paced(double duty, double seconds);
 
  private:
-  struct BoundOp {
+  struct TimedOp {
     CalibrationOp op;
     TemplateBinding binding;
     std::size_t executions = 0;  // kernels, counts expanded
@@ -56,19 +56,20 @@ class CudaOps {
 
   void take_memory();
   void fill_weights(const Layer& layer, const DeviceMemory& weights);
+  const std::byte* memory(TemplateOperand operand, LayerKind kind) const;
   TemplateBinding bind(const CalibrationOp& op);
-  void run(const BoundOp& op) { templates_.run(op.binding, stream_); }
-  const BoundOp* find(LayerKind kind, Pass pass, bool accumulates, ElementType gradient) const;
+  void run(const TimedOp& op) { templates_.run(op.binding, stream_); }
+  const TimedOp* find(LayerKind kind, Pass pass, bool accumulates, ElementType gradient) const;
   /// Calls run_op with the ops of a micro-batch in order, one layer's memory standing in for all.
-  void run_micro_batch(bool accumulates, ElementType gradient, const std::function<void(const BoundOp&)>& run_op);
+  void run_micro_batch(bool accumulates, ElementType gradient, const std::function<void(const TimedOp&)>& run_op);
   void synchronize() const { PENSTOCK_CUDA(cudaStreamSynchronize(stream_)); }
   /// One execution, `marked` or not, held back where that is possible.
-  void run_sample(const BoundOp& op, Sample& sample, bool marked);
+  void run_sample(const TimedOp& op, Sample& sample, bool marked);
   struct Samples {
     std::vector<Sample> whole, marked;
   };
   /// Returns the op's time.
-  static double collect(const BoundOp& op, const Samples& samples, const std::function<void(const KernelTime&)>& add);
+  static double collect(const TimedOp& op, const Samples& samples, const std::function<void(const KernelTime&)>& add);
 
   Model model_;
   BatchShape batch_;
@@ -76,8 +77,8 @@ class CudaOps {
   CudaTemplates& templates_;
   Gate& gate_;
   cudaStream_t stream_;
-  std::vector<BoundOp> ops_;
-  const BoundOp *forward_ = nullptr, *recompute_ = nullptr, *backward_ = nullptr;  // of a decoder layer
+  std::vector<TimedOp> ops_;
+  const TimedOp *forward_ = nullptr, *recompute_ = nullptr, *backward_ = nullptr;  // of a decoder layer
 
   DeviceMemory embedding_, decoder_, head_, tokens_, loss_;
   DeviceMemory input_, output_, output_gradient_, input_gradient_;

@@ -22,21 +22,21 @@ Sample::Sample(std::size_t marks) {
 
 void Sample::begin(cudaStream_t stream) { PENSTOCK_CUDA(cudaEventRecord(begin_.get(), stream)); }
 
-void Sample::after(std::string_view kernel, Stream stream) {
+void Sample::after(KernelId kernel, Stream stream) {
   if (used_ == marks_.size()) marks_.push_back({{}, make_event()});
   Mark& mark = marks_[used_++];
-  mark.name = kernel;
+  mark.kernel = kernel;
   PENSTOCK_CUDA(cudaEventRecord(mark.event.get(), stream));
 }
 
 void Sample::end(cudaStream_t stream) { PENSTOCK_CUDA(cudaEventRecord(end_.get(), stream)); }
 
-std::vector<NamedTime> Sample::kernels() const {
-  std::vector<NamedTime> times;
+std::vector<KernelMark> Sample::kernels() const {
+  std::vector<KernelMark> times;
   const Event* last = &begin_;
   for (std::size_t i = 0; i < used_; ++i) {
     const Mark& mark = marks_[i];
-    times.push_back({mark.name, seconds_between(*last, mark.event)});
+    times.push_back({mark.kernel, seconds_between(*last, mark.event)});
     last = &mark.event;
   }
   return times;

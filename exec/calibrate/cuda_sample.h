@@ -29,16 +29,16 @@ class Sample : public KernelMarks {
   explicit Sample(std::size_t marks = 0);
 
   void begin(cudaStream_t stream);
-  void after(std::string_view kernel, Stream stream) override;
+  void after(KernelId kernel, Stream stream) override;
   void end(cudaStream_t stream);
 
   /// REQUIRES: the stream has got past `end`.
   double seconds() const { return seconds_between(begin_, end_); }
-  std::vector<NamedTime> kernels() const;
+  std::vector<KernelMark> kernels() const;
 
  private:
   struct Mark {
-    std::string_view name;
+    KernelId kernel{};
     Event event;
   };
   Event begin_ = make_event(), end_ = make_event();

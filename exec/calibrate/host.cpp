@@ -2,15 +2,12 @@
 
 #include <algorithm>
 #include <ctime>
-#include <map>
-#include <numeric>
 #include <set>
-#include <tuple>
 #include <vector>
 
 #include "exec/calibrate/calibrate.h"
-#include "exec/calibrate/host_kernels.h"
 #include "exec/calibrate/host_machine.h"
+#include "exec/calibrate/host_ops.h"
 #include "exec/calibrate/host_passes.h"
 #include "exec/runtime/limits.h"
 #include "exec/runtime/machine_name.h"
@@ -21,33 +18,6 @@ namespace {
 
 constexpr std::int64_t kLargestCopy = std::int64_t{16} << 20;  // 64 bytes x 8^6
 constexpr std::int64_t kLargestPass = std::int64_t{16} << 20;  // elements; beyond it a pass goes by its bytes
-
-/// A kernel and how often its op executes it.
-struct Occurrence {
-  Kernel kernel;
-  std::int64_t chunks = 1;
-};
-
-void add_op(const std::vector<Kernel>& kernels, std::vector<Occurrence>& all) {
-  std::map<std::string_view, std::int64_t> chunks;
-  for (const Kernel& kernel : kernels) chunks[kernel.name] += kernel.count;
-  for (const Kernel& kernel : kernels) all.push_back({kernel, chunks[kernel.name]});
-}
-
-/// The kernels of every pass that a schedule of the scenario's policy can have.
-std::vector<Occurrence> kernels_of(const Scenario& scenario) {
-  const BatchShape batch{scenario.micro_batch, scenario.sequence_length};
-  const LayoutOptions layout{scenario.policy.keep, scenario.policy.numerics.chunking, 0};
-  std::vector<Occurrence> all;
-  for (const LayerKind kind : {LayerKind::embedding, LayerKind::decoder, LayerKind::head})
-    for (const Pass pass : {Pass::forward, Pass::recompute, Pass::backward, Pass::loss}) {
-      const bool decoder = kind == LayerKind::decoder, head = kind == LayerKind::head;
-      if (head != (pass == Pass::loss) || (pass == Pass::recompute && !decoder)) continue;
-      for (const bool flag : {false, true})
-        add_op(template_kernels(scenario.model, kind, pass, batch, layout, flag, flag), all);
-    }
-  return all;
-}
 
 /// Fills a profile figure by figure.
 class HostCalibration {
@@ -128,64 +98,21 @@ class HostCalibration {
   // --- kernels
 
   void kernels() {
-    const BatchShape batch{scenario_.micro_batch, scenario_.sequence_length};
-    const Numerics& numerics = scenario_.policy.numerics;
-    HostKernels host(scenario_.model, batch, numerics.sum_on_host ? numerics.gradient_link : numerics.gradient_sum);
-    const std::vector<Occurrence> all = kernels_of(scenario_);
-    std::map<std::tuple<std::string_view, std::int64_t, std::int64_t, std::int64_t, std::int64_t, bool>, double> known;
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      const auto& [kernel, chunks] = all[i];
-      const auto [entry, is_new] =
-          known.try_emplace({kernel.name, kernel.m, kernel.n, kernel.k, kernel.bytes, kernel.accumulates}, 0.0);
-      if (is_new) {
-        progress_(std::string(kernel.name), 0.05 + 0.75 * static_cast<double>(i) / static_cast<double>(all.size()));
-        const Measured measured = measure_cpu([&] { host.run_op(kernel, chunks); },
-                                              {.least = 9, .most = 1000, .enough_seconds = 0.2, .limit_seconds = 3});
-        entry->second = std::max(1e-9, measured.seconds / static_cast<double>(chunks));
-        double& spread = profile_.spread[std::string(kernel.name)];
-        spread = std::max(spread, measured.spread);
-      }
-      collect(kernel, entry->second, is_new);
-    }
-    finish_kernels();
-  }
-
-  using Shape = std::tuple<std::int64_t, std::int64_t, std::int64_t, bool>;
-
-  /// Matmuls are known by shape alone: two of one shape give their mean, weighted by how often they occur.
-  void collect(const Kernel& kernel, double seconds, bool is_new) {
-    if (kernel.kind == KernelKind::matmul)
-      return matmuls_[{kernel.m, kernel.n, kernel.k, kernel.accumulates}].push_back(seconds);
-    if (!is_new) return;
     Gpu& gpu = profile_.machine.gpu;
-    if (kernel.kind == KernelKind::elementwise)
-      return gpu.elementwise.push_back({std::string(kernel.name), static_cast<double>(kernel.bytes), seconds});
-    if (gpu.attentions.empty())
-      gpu.attentions.push_back({kernel.sequences, kernel.length, kernel.heads, kernel.kv_heads, kernel.head_dim, 0, 0});
-    (kernel.kind == KernelKind::attention_forward ? gpu.attentions[0].forward_seconds
-                                                  : gpu.attentions[0].backward_seconds) = seconds;
-  }
-
-  void finish_kernels() {
-    Gpu& gpu = profile_.machine.gpu;
-    gpu.matmul_flops_per_second = 0;
-    for (const auto& [shape, seconds] : matmuls_) {
-      const auto& [m, n, k, accumulates] = shape;
-      const double mean = std::accumulate(seconds.begin(), seconds.end(), 0.0) / static_cast<double>(seconds.size());
-      gpu.matmuls.push_back({m, n, k, accumulates, mean});
-      gpu.matmul_flops_per_second =
-          std::max(gpu.matmul_flops_per_second,
-                   2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) / mean);
-    }
+    KernelTables tables;
+    HostOps(scenario_).measure(tables,
+                               [&](const std::string& op, double share) { progress_(op, 0.05 + 0.75 * share); });
+    tables.require_all(scenario_);
+    const double efficiency = gpu.elementwise_efficiency;
+    tables.fill(gpu, profile_.spread);
+    gpu.elementwise_efficiency = efficiency;
     gpu.matmul_burst_flops_per_second = 0;  // a core has no power limit that these runs would reach
     gpu.launch_seconds = 0;                 // part of host_op
     // What bounds a kernel by its bytes: one core's DRAM rate, or more where caches serve it.
     gpu.hbm_bytes_per_second = profile_.machine.cpu.dram_by_threads.front().per_second;
     for (const ElementwisePoint& point : gpu.elementwise)
-      if (point.seconds > 1e-8)
+      if (point.seconds > 1e-6)
         gpu.hbm_bytes_per_second = std::max(gpu.hbm_bytes_per_second, point.bytes / point.seconds);
-    std::sort(gpu.elementwise.begin(), gpu.elementwise.end(),
-              [](const auto& a, const auto& b) { return std::tie(a.name, a.bytes) < std::tie(b.name, b.bytes); });
   }
 
   // --- copies
@@ -215,7 +142,6 @@ class HostCalibration {
   const CalibrationProgress& progress_;
   const MemoryLimits limits_;
   Profile profile_;
-  std::map<Shape, std::vector<double>> matmuls_;
 };
 
 }  // namespace

@@ -13,7 +13,6 @@
 #include "exec/runtime/recorder.h"
 #include "shared/ir/host_pass_names.h"
 #include "shared/random.h"
-#include "sim/cost/rates.h"
 
 namespace penstock::exec {
 namespace {
@@ -93,7 +92,7 @@ std::vector<MeasuredPass> HostPasses::adamw(std::int64_t elements, int threads) 
         adamw_host(states, layer.gradient, gradient, elements, scalars, threads);  // fp32: over `out` as well
       };
       passes.push_back(timed(adamw_pass_name(format, numerics.moments, gradient), elements,
-                             sim::optimizer_bytes_per_parameter(numerics), threads, kNothing, update));
+                             optimizer_bytes_per_parameter(numerics), threads, kNothing, update));
     }
   return passes;
 }

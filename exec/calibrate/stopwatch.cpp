@@ -47,14 +47,4 @@ double thread_cpu_seconds() {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
 }
 
-Measured measure_cpu(const std::function<void()>& body, const Repeats& repeats) {
-  return measure(
-      [&] {
-        const double start = thread_cpu_seconds();
-        body();
-        return thread_cpu_seconds() - start;
-      },
-      repeats);
-}
-
 }  // namespace penstock::exec

@@ -23,11 +23,8 @@ Measured measure(const std::function<double()>& body, const Repeats& repeats = {
 /// The same by the steady clock around `body`.
 Measured measure_call(const std::function<void()>& body, const Repeats& repeats = {});
 
-/// The same by the calling thread's CPU clock: what single-threaded work costs a core, whoever else uses the machine
+/// CPU time of the calling thread since it began: what single-threaded work costs a core, whoever else uses the machine
 /// meanwhile.
-Measured measure_cpu(const std::function<void()>& body, const Repeats& repeats = {});
-
-/// Of the calling thread since it began.
 double thread_cpu_seconds();
 
 /// Median and spread of times. REQUIRES: not empty.

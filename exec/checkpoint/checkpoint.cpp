@@ -9,7 +9,7 @@
 
 #include "exec/checkpoint/checkpoint_names.h"
 #include "exec/checkpoint/safetensors.h"
-#include "exec/runtime/bf16.h"
+#include "exec/numerics/bf16.h"
 #include "shared/error.h"
 #include "shared/files.h"
 

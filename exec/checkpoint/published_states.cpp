@@ -9,10 +9,10 @@
 #include "exec/checkpoint/state_source.h"
 #include "exec/checkpoint/weight_files.h"
 #include "exec/checkpoint/weight_hints.h"
-#include "exec/host/rotary.h"
 #include "exec/optimizer/thread_team.h"
 #include "shared/error.h"
 #include "shared/ir/schedule_names.h"
+#include "shared/model/rotary_frequencies.h"
 
 namespace penstock::exec {
 namespace {

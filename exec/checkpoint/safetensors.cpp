@@ -20,7 +20,7 @@
 
 #include "exec/checkpoint/foreign_file.h"
 #include "exec/optimizer/thread_team.h"
-#include "exec/runtime/bf16.h"
+#include "exec/numerics/bf16.h"
 #include "shared/error.h"
 #include "shared/files.h"
 #include "shared/json_reader.h"

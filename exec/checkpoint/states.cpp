@@ -13,7 +13,7 @@
 #include <thread>
 
 #include "exec/optimizer/planes.h"
-#include "exec/runtime/bf16.h"
+#include "exec/numerics/bf16.h"
 #include "shared/error.h"
 #include "shared/random.h"
 

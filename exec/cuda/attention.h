@@ -1,4 +1,4 @@
-// Causal grouped-query attention over packed q, k, v: two implementations behind this header, chosen by CMake.
+// Attention (shared/model/attention.h) over packed q, k, v: two implementations behind this header, chosen by CMake.
 //   attention_cudnn.cpp           cuDNN's graph API; shapes that it does not take go to our own kernels
 //   attention_without_cudnn.cpp   our own kernels alone (attention_own.h): any head dim and length
 //
@@ -14,16 +14,10 @@
 #include <memory>
 
 #include "exec/cuda/stream.h"
+#include "shared/model/attention.h"
 #include "shared/model/library_workspace.h"
 
 namespace penstock::exec {
-
-struct AttentionShape {
-  std::int64_t sequences = 0, length = 0, heads = 0, kv_heads = 0, head_dim = 0;
-
-  std::int64_t columns() const { return (heads + 2 * kv_heads) * head_dim; }
-  std::int64_t tokens() const { return sequences * length; }
-};
 
 struct AttentionBackward {
   const std::uint16_t* qkv = nullptr;
@@ -48,12 +42,12 @@ class Attention {
   /// "cuDNN 9.19.0" or "own".
   static const char* name();
 
-  void forward(const AttentionShape& shape, const std::uint16_t* qkv, std::uint16_t* context, float* lse,
+  void forward(const AttentionSpec& shape, const std::uint16_t* qkv, std::uint16_t* context, float* lse,
                LibraryWorkspace workspace, Stream stream);
 
   /// Runs piece by piece: sequences first, then groups of key-value heads (shared/model/library_workspace.h). Throws
   /// DoesNotFit if the library wants more workspace than given.
-  void backward(const AttentionShape& shape, const AttentionBackward& tensors, const AttentionPiece& piece,
+  void backward(const AttentionSpec& shape, const AttentionBackward& tensors, const AttentionPiece& piece,
                 bool deterministic, LibraryWorkspace workspace, Stream stream);
 
  private:

@@ -45,7 +45,7 @@ struct Plan {
 
 class GraphBuilder {
  public:
-  GraphBuilder(fe::graph::Graph& graph, const AttentionShape& whole, const Call& call)
+  GraphBuilder(fe::graph::Graph& graph, const AttentionSpec& whole, const Call& call)
       : graph_(graph), whole_(whole), call_(call) {
     graph_.set_io_data_type(fe::DataType_t::BFLOAT16)
         .set_intermediate_data_type(fe::DataType_t::FLOAT)
@@ -79,7 +79,7 @@ class GraphBuilder {
   }
 
   fe::graph::Graph& graph_;
-  AttentionShape whole_;
+  AttentionSpec whole_;
   Call call_;
 };
 
@@ -88,7 +88,7 @@ void finish_plan(Plan& plan, cudnnHandle_t handle, const char* what) {
   check_graph(plan.graph.get_workspace_size(plan.workspace), what, __LINE__);
 }
 
-std::unique_ptr<Plan> forward_plan(const AttentionShape& whole, const Call& call, cudnnHandle_t handle) {
+std::unique_ptr<Plan> forward_plan(const AttentionSpec& whole, const Call& call, cudnnHandle_t handle) {
   auto plan = std::make_unique<Plan>();
   GraphBuilder builder(plan->graph, whole, call);
   auto options =
@@ -102,7 +102,7 @@ std::unique_ptr<Plan> forward_plan(const AttentionShape& whole, const Call& call
   return plan;
 }
 
-std::unique_ptr<Plan> backward_plan(const AttentionShape& whole, const Call& call, bool deterministic,
+std::unique_ptr<Plan> backward_plan(const AttentionSpec& whole, const Call& call, bool deterministic,
                                     cudnnHandle_t handle) {
   auto plan = std::make_unique<Plan>();
   GraphBuilder builder(plan->graph, whole, call);
@@ -120,7 +120,7 @@ std::unique_ptr<Plan> backward_plan(const AttentionShape& whole, const Call& cal
 }
 
 /// Short rows are cheap everywhere, and the library's support for them is patchy: those are for our own kernels.
-bool supported(const AttentionShape& shape) {
+bool supported(const AttentionSpec& shape) {
   return shape.head_dim % 8 == 0 && shape.head_dim <= 128 && shape.length >= 64;
 }
 
@@ -141,7 +141,7 @@ struct Attention::Plans {
     if (handle) cudnnDestroy(handle);
   }
 
-  Plan& find(const AttentionShape& whole, const Call& call, int kind) {
+  Plan& find(const AttentionSpec& whole, const Call& call, int kind) {
     const Key key{call.sequences, whole.length,   call.heads,     call.kv_heads,
                   whole.heads,    whole.kv_heads, whole.head_dim, kind};
     auto& plan = plans[key];
@@ -173,7 +173,7 @@ const char* Attention::name() {
   return text.c_str();
 }
 
-void Attention::forward(const AttentionShape& shape, const std::uint16_t* qkv, std::uint16_t* context, float* lse,
+void Attention::forward(const AttentionSpec& shape, const std::uint16_t* qkv, std::uint16_t* context, float* lse,
                         LibraryWorkspace workspace, Stream stream) {
   if (!supported(shape)) return own_attention_forward(shape, qkv, context, lse, stream);
   const std::int64_t d = shape.head_dim;
@@ -186,7 +186,7 @@ void Attention::forward(const AttentionShape& shape, const std::uint16_t* qkv, s
   plans_->execute(plans_->find(shape, {shape.sequences, shape.heads, shape.kv_heads}, 0), pointers, workspace, stream);
 }
 
-void Attention::backward(const AttentionShape& shape, const AttentionBackward& tensors, const AttentionPiece& piece,
+void Attention::backward(const AttentionSpec& shape, const AttentionBackward& tensors, const AttentionPiece& piece,
                          bool deterministic, LibraryWorkspace workspace, Stream stream) {
   if (!supported(shape)) return own_attention_backward(shape, tensors, stream);
   const std::int64_t d = shape.head_dim, length = shape.length, ratio = shape.heads / shape.kv_heads;

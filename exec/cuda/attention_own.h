@@ -7,13 +7,13 @@
 
 namespace penstock::exec {
 
-inline void own_attention_forward(const AttentionShape& shape, const std::uint16_t* qkv, std::uint16_t* context,
+inline void own_attention_forward(const AttentionSpec& shape, const std::uint16_t* qkv, std::uint16_t* context,
                                   float* lse, Stream stream) {
   const auto run = attention_tiles(shape) ? tiled_attention_forward : plain_attention_forward;
   run(shape, qkv, context, lse, stream);
 }
 
-inline void own_attention_backward(const AttentionShape& shape, const AttentionBackward& tensors, Stream stream) {
+inline void own_attention_backward(const AttentionSpec& shape, const AttentionBackward& tensors, Stream stream) {
   const auto run = attention_tiles(shape) ? tiled_attention_backward : plain_attention_backward;
   run(shape, tensors, stream);
 }

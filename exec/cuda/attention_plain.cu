@@ -188,26 +188,26 @@ __global__ void key_gradient_kernel(Shape shape, AttentionBackward t) {
   }
 }
 
-Shape device_shape(const AttentionShape& shape) {
+Shape device_shape(const AttentionSpec& shape) {
   return {static_cast<int>(shape.sequences), static_cast<int>(shape.length),
           static_cast<int>(shape.heads),     static_cast<int>(shape.kv_heads),
           static_cast<int>(shape.head_dim),  static_cast<float>(1.0 / std::sqrt(static_cast<double>(shape.head_dim)))};
 }
 
-dim3 grid(const AttentionShape& shape, std::int64_t heads) {
+dim3 grid(const AttentionSpec& shape, std::int64_t heads) {
   return {static_cast<unsigned>(shape.length), static_cast<unsigned>(heads), static_cast<unsigned>(shape.sequences)};
 }
 
 }  // namespace
 
-void plain_attention_forward(const AttentionShape& shape, const std::uint16_t* qkv, std::uint16_t* context, float* lse,
+void plain_attention_forward(const AttentionSpec& shape, const std::uint16_t* qkv, std::uint16_t* context, float* lse,
                              Stream stream) {
   const std::size_t shared = (2 * shape.head_dim + kThreads) * sizeof(float);
   forward_kernel<<<grid(shape, shape.heads), kThreads, shared, stream>>>(device_shape(shape), qkv, context, lse);
   PENSTOCK_CUDA_LAUNCH("plain attention forward");
 }
 
-void plain_attention_backward(const AttentionShape& shape, const AttentionBackward& tensors, Stream stream) {
+void plain_attention_backward(const AttentionSpec& shape, const AttentionBackward& tensors, Stream stream) {
   const std::size_t query_shared = (3 * shape.head_dim + kThreads) * sizeof(float);
   query_gradient_kernel<<<grid(shape, shape.heads), kThreads, query_shared, stream>>>(device_shape(shape), tensors);
   PENSTOCK_CUDA_LAUNCH("plain attention query gradient");

@@ -399,12 +399,12 @@ __global__ void __launch_bounds__(kThreads, 2) query_gradient_kernel(Shape shape
   store<D>(sum, scales, t.d_qkv + shape.packed(sequence, 0, head), row, tile * kRows, shape.length, shape.dim);
 }
 
-Shape device_shape(const AttentionShape& shape) {
+Shape device_shape(const AttentionSpec& shape) {
   return {static_cast<int>(shape.length), static_cast<int>(shape.heads), static_cast<int>(shape.kv_heads),
           static_cast<int>(shape.head_dim), static_cast<float>(1.0 / std::sqrt(static_cast<double>(shape.head_dim)))};
 }
 
-dim3 grid(const AttentionShape& shape, std::int64_t heads) {
+dim3 grid(const AttentionSpec& shape, std::int64_t heads) {
   return {static_cast<unsigned>(divide_up(shape.length, kRows)), static_cast<unsigned>(heads),
           static_cast<unsigned>(shape.sequences)};
 }
@@ -415,7 +415,7 @@ void allow_shared(Kernel* kernel, int bytes) {
 }
 
 template <int D>
-void forward(const AttentionShape& shape, const std::uint16_t* qkv, std::uint16_t* context, float* lse, Stream stream) {
+void forward(const AttentionSpec& shape, const std::uint16_t* qkv, std::uint16_t* context, float* lse, Stream stream) {
   constexpr int kShared = 3 * Tile<D>::kBytes;
   allow_shared(forward_kernel<D>, kShared);
   forward_kernel<D><<<grid(shape, shape.heads), kThreads, kShared, stream>>>(device_shape(shape), qkv, context, lse);
@@ -423,7 +423,7 @@ void forward(const AttentionShape& shape, const std::uint16_t* qkv, std::uint16_
 }
 
 template <int D>
-void backward(const AttentionShape& shape, const AttentionBackward& tensors, Stream stream) {
+void backward(const AttentionSpec& shape, const AttentionBackward& tensors, Stream stream) {
   constexpr int kDeltaThreads = 256;
   const Shape s = device_shape(shape);
   const std::int64_t blocks = divide_up(shape.tokens() * shape.heads * 32, kDeltaThreads);
@@ -441,12 +441,12 @@ void backward(const AttentionShape& shape, const AttentionBackward& tensors, Str
 
 }  // namespace
 
-void tiled_attention_forward(const AttentionShape& shape, const std::uint16_t* qkv, std::uint16_t* context, float* lse,
+void tiled_attention_forward(const AttentionSpec& shape, const std::uint16_t* qkv, std::uint16_t* context, float* lse,
                              Stream stream) {
   shape.head_dim <= 64 ? forward<64>(shape, qkv, context, lse, stream) : forward<128>(shape, qkv, context, lse, stream);
 }
 
-void tiled_attention_backward(const AttentionShape& shape, const AttentionBackward& tensors, Stream stream) {
+void tiled_attention_backward(const AttentionSpec& shape, const AttentionBackward& tensors, Stream stream) {
   shape.head_dim <= 64 ? backward<64>(shape, tensors, stream) : backward<128>(shape, tensors, stream);
 }
 

@@ -11,11 +11,11 @@
 namespace penstock::exec {
 
 /// Head dimensions that are multiples of 8, up to 128; any length. The rest is for attention_plain.h.
-inline bool attention_tiles(const AttentionShape& shape) { return shape.head_dim % 8 == 0 && shape.head_dim <= 128; }
+inline bool attention_tiles(const AttentionSpec& shape) { return shape.head_dim % 8 == 0 && shape.head_dim <= 128; }
 
 /// REQUIRES: attention_tiles(shape); tensors aligned to 16 bytes.
-void tiled_attention_forward(const AttentionShape& shape, const std::uint16_t* qkv, std::uint16_t* context, float* lse,
+void tiled_attention_forward(const AttentionSpec& shape, const std::uint16_t* qkv, std::uint16_t* context, float* lse,
                              Stream stream);
-void tiled_attention_backward(const AttentionShape& shape, const AttentionBackward& tensors, Stream stream);
+void tiled_attention_backward(const AttentionSpec& shape, const AttentionBackward& tensors, Stream stream);
 
 }  // namespace penstock::exec

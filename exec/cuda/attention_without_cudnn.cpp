@@ -10,12 +10,12 @@ Attention::~Attention() = default;
 
 const char* Attention::name() { return "own"; }
 
-void Attention::forward(const AttentionShape& shape, const std::uint16_t* qkv, std::uint16_t* context, float* lse,
+void Attention::forward(const AttentionSpec& shape, const std::uint16_t* qkv, std::uint16_t* context, float* lse,
                         LibraryWorkspace, Stream stream) {
   own_attention_forward(shape, qkv, context, lse, stream);
 }
 
-void Attention::backward(const AttentionShape& shape, const AttentionBackward& tensors, const AttentionPiece&, bool,
+void Attention::backward(const AttentionSpec& shape, const AttentionBackward& tensors, const AttentionPiece&, bool,
                          LibraryWorkspace, Stream stream) {
   own_attention_backward(shape, tensors, stream);
 }

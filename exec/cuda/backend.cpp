@@ -215,7 +215,7 @@ class CudaBackend : public Backend {
       const Lane& lane = *lanes_[static_cast<std::size_t>(op.op->lane)];
       if (const auto* w = std::get_if<TemplateBinding>(&op.work)) {
         if (seen.insert({static_cast<int>(w->kind), static_cast<int>(w->pass), static_cast<int>(w->layout.keep),
-                         w->accumulates, w->output != nullptr})
+                         w->accumulates, w->place(TemplateOperand::output) != nullptr})
                 .second)
           launch(op, lane, 0);
       } else if (const auto* finish = std::get_if<BoundFinish>(&op.work)) {
@@ -290,9 +290,6 @@ class CudaBackend : public Backend {
         const StepScalars prepared = make_step_scalars(hyper, source.number(step), 0, false);
         step_scalars_cuda(prepared, hyper.max_norm, w.partials.data(), static_cast<int>(w.partials.size()), w.out,
                           stream);
-      }
-      void operator()(const BoundMemset& w) const {
-        PENSTOCK_CUDA(cudaMemsetAsync(w.at, 0, static_cast<std::size_t>(w.bytes), stream));
       }
       void operator()(const BoundInput&) const { refuse(); }
       void operator()(const BoundReport&) const { refuse(); }

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <string>
 
-#include "exec/host/rotary.h"
 #include "shared/error.h"
 #include "shared/model/library_workspace.h"
+#include "shared/model/rotary_frequencies.h"
 
 namespace penstock::exec {
 namespace {
@@ -19,7 +19,7 @@ class DecoderOp {
         model_(*binding.model),
         offsets_(model_.decoder),
         regions_(binding),
-        library_(regions_.library()),
+        library_(library_workspace(regions_)),
         stream_(stream),
         rotary_(make_rotary(model_, binding.batch)),
         tokens_(binding.batch.tokens()),
@@ -35,23 +35,21 @@ class DecoderOp {
   void backward();
 
  private:
-  const std::uint16_t* weights(std::int64_t offset) const { return offset < 0 ? nullptr : op_.weights + offset; }
+  const std::uint16_t* weights(std::int64_t offset) const {
+    return offset < 0 ? nullptr : op_.get<TemplateOperand::weights>() + offset;
+  }
   GradientTarget gradient(std::int64_t offset) const { return gradient_at(op_, offset); }
-  std::uint16_t* at(Activation activation) const { return regions_.bf16(activation); }
+  std::uint16_t* at(Activation activation) const { return regions_.at<std::uint16_t>(activation); }
   std::uint16_t* qk_raw() const { return model_.config.qk_norm ? at(Activation::qk_raw) : nullptr; }
   /// Rows of one chunk only, unless gate_up is saved whole.
   std::uint16_t* gate_up(std::int64_t begin) const {
     return at(Activation::gate_up) + (regions_.in_workspace(Activation::gate_up) ? 0 : begin * 2 * intermediate_);
   }
-  AttentionShape attention_shape() const {
-    const ModelConfig& config = model_.config;
-    return {op_.batch.sequences, op_.batch.sequence_length, config.heads, config.kv_heads, config.head_dim};
-  }
   /// Forward makes everything; a recompute makes what was not kept.
   bool makes(Activation activation) const { return op_.pass == Pass::forward || regions_.in_recomputed(activation); }
 
-  void mark(std::string_view kernel) const { libraries_.mark(kernel, stream_); }
-  void norm(const char* name, const std::uint16_t* x, std::int64_t weight_offset);
+  void mark(KernelId kernel) const { libraries_.mark(kernel, stream_); }
+  void norm(KernelId kernel, const std::uint16_t* x, std::int64_t weight_offset);
   void make_qkv();
   void make_middle();
   void make_mlp();
@@ -75,55 +73,56 @@ class DecoderOp {
 void DecoderOp::forward() {
   if (makes(Activation::qkv)) make_qkv();
   if (makes(Activation::attention)) {
-    libraries_.attention.forward(attention_shape(), at(Activation::qkv), at(Activation::attention),
-                                 regions_.fp32(Activation::lse), library_, stream_);
-    mark("attention");
+    libraries_.attention.forward(attention_spec(model_.config, op_.batch), at(Activation::qkv),
+                                 at(Activation::attention), regions_.at<float>(Activation::lse), library_, stream_);
+    mark(KernelId::attention);
   }
   if (makes(Activation::middle)) make_middle();
   make_mlp();
 }
 
-void DecoderOp::norm(const char* name, const std::uint16_t* x, std::int64_t weight_offset) {
+void DecoderOp::norm(KernelId kernel, const std::uint16_t* x, std::int64_t weight_offset) {
   rms_norm_forward(x, weights(weight_offset), at(Activation::normed), tokens_, hidden_, epsilon_, stream_);
-  mark(name);
+  mark(kernel);
 }
 
 void DecoderOp::make_qkv() {
-  norm("input norm", op_.input, offsets_.input_norm);
+  norm(KernelId::input_norm, op_.get<TemplateOperand::input>(), offsets_.input_norm);
   libraries_.matmul.forward(at(Activation::normed), weights(offsets_.qkv), weights(offsets_.qkv_bias), nullptr,
                             at(Activation::qkv), tokens_, model_.qkv_columns(), hidden_, library_, stream_);
-  mark("qkv");
+  mark(KernelId::qkv);
   rotary_forward(rotary_, at(Activation::qkv), qk_raw(), stream_);
-  mark(model_.config.qk_norm ? "qk norm and rotary" : "rotary");
+  mark(model_.config.qk_norm ? KernelId::qk_norm_and_rotary : KernelId::rotary);
 }
 
 void DecoderOp::make_middle() {
-  libraries_.matmul.forward(at(Activation::attention), weights(offsets_.attention_output), nullptr, op_.input,
-                            at(Activation::middle), tokens_, hidden_, model_.query_columns(), library_, stream_);
-  mark("attention output");
+  libraries_.matmul.forward(at(Activation::attention), weights(offsets_.attention_output), nullptr,
+                            op_.get<TemplateOperand::input>(), at(Activation::middle), tokens_, hidden_,
+                            model_.query_columns(), library_, stream_);
+  mark(KernelId::attention_output);
 }
 
 void DecoderOp::make_gate_up(std::int64_t begin, std::int64_t rows) {
   libraries_.matmul.forward(at(Activation::normed) + begin * hidden_, weights(offsets_.gate_up), nullptr, nullptr,
                             gate_up(begin), rows, 2 * intermediate_, hidden_, library_, stream_);
-  mark("gate_up");
+  mark(KernelId::gate_up);
 }
 
 void DecoderOp::make_mlp() {
-  const bool output = op_.output != nullptr;
+  const bool output = op_.get<TemplateOperand::output>() != nullptr;
   const bool makes_gate_up = makes(Activation::gate_up) || (output && regions_.in_workspace(Activation::gate_up));
   if (!makes_gate_up && !output) return;
-  if (makes_gate_up) norm("middle norm", at(Activation::middle), offsets_.middle_norm);
+  if (makes_gate_up) norm(KernelId::middle_norm, at(Activation::middle), offsets_.middle_norm);
   for (std::int64_t begin = 0; begin < tokens_; begin += chunk_rows_) {
     const std::int64_t rows = std::min(chunk_rows_, tokens_ - begin);
     if (makes_gate_up) make_gate_up(begin, rows);
     if (!output) continue;
     swiglu_forward(gate_up(begin), at(Activation::product), rows, intermediate_, stream_);
-    mark("swiglu");
-    libraries_.matmul.forward(at(Activation::product), weights(offsets_.down), nullptr,
-                              at(Activation::middle) + begin * hidden_, op_.output + begin * hidden_, rows, hidden_,
-                              intermediate_, library_, stream_);
-    mark("down");
+    mark(KernelId::swiglu);
+    libraries_.matmul.forward(
+        at(Activation::product), weights(offsets_.down), nullptr, at(Activation::middle) + begin * hidden_,
+        op_.get<TemplateOperand::output>() + begin * hidden_, rows, hidden_, intermediate_, library_, stream_);
+    mark(KernelId::down);
   }
 }
 
@@ -137,80 +136,83 @@ void DecoderOp::backward() {
 /// output_gradient -> gradient of middle, at input_gradient, with those of down, gate_up and the middle norm.
 void DecoderOp::backward_mlp() {
   Matmul& matmul = libraries_.matmul;
-  norm("middle norm", at(Activation::middle), offsets_.middle_norm);
+  norm(KernelId::middle_norm, at(Activation::middle), offsets_.middle_norm);
   GradientTarget d_down = gradient(offsets_.down), d_gate_up_weights = gradient(offsets_.gate_up);
   std::uint16_t* const product = at(Activation::product);
   std::uint16_t* const d_gate_up = at(Activation::d_gate_up);
   for (std::int64_t begin = 0; begin < tokens_; begin += chunk_rows_) {
     const std::int64_t rows = std::min(chunk_rows_, tokens_ - begin);
-    const std::uint16_t* const d_output = op_.output_gradient + begin * hidden_;
+    const std::uint16_t* const d_output = op_.get<TemplateOperand::output_gradient>() + begin * hidden_;
     if (regions_.in_workspace(Activation::gate_up)) make_gate_up(begin, rows);
     matmul.input_gradient(d_output, weights(offsets_.down), at(Activation::d_product), rows, hidden_, intermediate_,
                           library_, stream_);
-    mark("down input gradient");
+    mark(KernelId::down_input_gradient);
     swiglu_backward(gate_up(begin), at(Activation::d_product), product, d_gate_up, rows, intermediate_, stream_);
-    mark("swiglu backward");
+    mark(KernelId::swiglu_backward);
     matmul.weight_gradient(d_output, product, d_down, rows, hidden_, intermediate_, library_, stream_);
-    mark("down weight gradient");
+    mark(KernelId::down_weight_gradient);
     matmul.weight_gradient(d_gate_up, at(Activation::normed) + begin * hidden_, d_gate_up_weights, rows,
                            2 * intermediate_, hidden_, library_, stream_);
-    mark("gate_up weight gradient");
+    mark(KernelId::gate_up_weight_gradient);
     matmul.input_gradient(d_gate_up, weights(offsets_.gate_up), at(Activation::d_normed) + begin * hidden_, rows,
                           2 * intermediate_, hidden_, library_, stream_);
-    mark("gate_up input gradient");
+    mark(KernelId::gate_up_input_gradient);
     d_down.accumulates = d_gate_up_weights.accumulates = true;
   }
   rms_norm_backward(at(Activation::middle), weights(offsets_.middle_norm), at(Activation::d_normed),
-                    op_.output_gradient, op_.input_gradient, gradient(offsets_.middle_norm),
-                    regions_.fp32(Activation::reduction), tokens_, hidden_, epsilon_, stream_);
-  mark("middle norm backward");
+                    op_.get<TemplateOperand::output_gradient>(), op_.get<TemplateOperand::input_gradient>(),
+                    gradient(offsets_.middle_norm), regions_.at<float>(Activation::reduction), tokens_, hidden_,
+                    epsilon_, stream_);
+  mark(KernelId::middle_norm_backward);
 }
 
 /// Gradient of middle, at input_gradient -> d_qkv of the projection's output.
 void DecoderOp::backward_attention() {
   Matmul& matmul = libraries_.matmul;
   const std::int64_t columns = model_.query_columns();
-  matmul.weight_gradient(op_.input_gradient, at(Activation::attention), gradient(offsets_.attention_output), tokens_,
-                         hidden_, columns, library_, stream_);
-  mark("attention output weight gradient");
-  matmul.input_gradient(op_.input_gradient, weights(offsets_.attention_output), at(Activation::d_attention), tokens_,
-                        hidden_, columns, library_, stream_);
-  mark("attention output input gradient");
-  const AttentionBackward tensors{at(Activation::qkv), at(Activation::attention), regions_.fp32(Activation::lse),
+  matmul.weight_gradient(op_.get<TemplateOperand::input_gradient>(), at(Activation::attention),
+                         gradient(offsets_.attention_output), tokens_, hidden_, columns, library_, stream_);
+  mark(KernelId::attention_output_weight_gradient);
+  matmul.input_gradient(op_.get<TemplateOperand::input_gradient>(), weights(offsets_.attention_output),
+                        at(Activation::d_attention), tokens_, hidden_, columns, library_, stream_);
+  mark(KernelId::attention_output_input_gradient);
+  const AttentionBackward tensors{at(Activation::qkv), at(Activation::attention), regions_.at<float>(Activation::lse),
                                   at(Activation::d_attention), at(Activation::d_qkv)};
   const bool deterministic = libraries_.deterministic_attention;
-  libraries_.attention.backward(attention_shape(), tensors, attention_backward_piece(model_, op_.batch, deterministic),
-                                deterministic, library_, stream_);
-  mark("attention backward");
+  libraries_.attention.backward(attention_spec(model_.config, op_.batch), tensors,
+                                attention_backward_piece(model_, op_.batch, deterministic), deterministic, library_,
+                                stream_);
+  mark(KernelId::attention_backward);
   GradientTarget d_q_norm, d_k_norm;
   if (model_.config.qk_norm) {
     d_q_norm = gradient(offsets_.q_norm);
     d_k_norm = gradient(offsets_.k_norm);
   }
-  rotary_backward(rotary_, at(Activation::d_qkv), qk_raw(), d_q_norm, d_k_norm, regions_.fp32(Activation::reduction),
-                  stream_);
-  mark(model_.config.qk_norm ? "qk norm and rotary backward" : "rotary backward");
+  rotary_backward(rotary_, at(Activation::d_qkv), qk_raw(), d_q_norm, d_k_norm,
+                  regions_.at<float>(Activation::reduction), stream_);
+  mark(model_.config.qk_norm ? KernelId::qk_norm_and_rotary_backward : KernelId::rotary_backward);
 }
 
 /// d_qkv -> input_gradient, with the gradients of qkv, its bias and the input norm.
 void DecoderOp::backward_qkv() {
   Matmul& matmul = libraries_.matmul;
   const std::int64_t columns = model_.qkv_columns();
-  float* const partials = regions_.fp32(Activation::reduction);
+  float* const partials = regions_.at<float>(Activation::reduction);
   if (offsets_.qkv_bias >= 0) {
     column_sum(at(Activation::d_qkv), tokens_, columns, gradient(offsets_.qkv_bias), partials, stream_);
-    mark("qkv bias gradient");
+    mark(KernelId::qkv_bias_gradient);
   }
-  norm("input norm", op_.input, offsets_.input_norm);
+  norm(KernelId::input_norm, op_.get<TemplateOperand::input>(), offsets_.input_norm);
   matmul.weight_gradient(at(Activation::d_qkv), at(Activation::normed), gradient(offsets_.qkv), tokens_, columns,
                          hidden_, library_, stream_);
-  mark("qkv weight gradient");
+  mark(KernelId::qkv_weight_gradient);
   matmul.input_gradient(at(Activation::d_qkv), weights(offsets_.qkv), at(Activation::d_normed), tokens_, columns,
                         hidden_, library_, stream_);
-  mark("qkv input gradient");
-  rms_norm_backward(op_.input, weights(offsets_.input_norm), at(Activation::d_normed), op_.input_gradient,
-                    op_.input_gradient, gradient(offsets_.input_norm), partials, tokens_, hidden_, epsilon_, stream_);
-  mark("input norm backward");
+  mark(KernelId::qkv_input_gradient);
+  rms_norm_backward(op_.get<TemplateOperand::input>(), weights(offsets_.input_norm), at(Activation::d_normed),
+                    op_.get<TemplateOperand::input_gradient>(), op_.get<TemplateOperand::input_gradient>(),
+                    gradient(offsets_.input_norm), partials, tokens_, hidden_, epsilon_, stream_);
+  mark(KernelId::input_norm_backward);
 }
 
 }  // namespace
@@ -233,18 +235,10 @@ Rotary make_rotary(const Model& model, BatchShape batch) {
 }
 
 void decoder_forward_cuda(Libraries& libraries, const TemplateBinding& binding, Stream stream) {
-  require_operand(binding.weights, "weights");
-  require_operand(binding.input, "input");
-  if (binding.pass == Pass::forward) require_operand(binding.output, "output");
   DecoderOp(libraries, binding, stream).forward();
 }
 
 void decoder_backward_cuda(Libraries& libraries, const TemplateBinding& binding, Stream stream) {
-  require_operand(binding.weights, "weights");
-  require_operand(binding.input, "input");
-  require_operand(binding.output_gradient, "output gradient");
-  require_operand(binding.input_gradient, "input gradient");
-  require_operand(binding.gradient, "gradient");
   DecoderOp(libraries, binding, stream).backward();
 }
 

@@ -1,7 +1,7 @@
 // A decoder layer on the GPU: the same steps, in the same order and with the same roundings, as exec/host/decoder.h.
 #pragma once
 
-#include "exec/cuda/bound_regions.h"
+#include "exec/cuda/gradient_memory.h"
 #include "exec/cuda/kernel_marks.h"
 #include "exec/cuda/matmul.h"
 
@@ -14,7 +14,7 @@ struct Libraries {
   bool deterministic_attention = true;
   KernelMarks* marks = nullptr;
 
-  void mark(std::string_view kernel, Stream stream) const {
+  void mark(KernelId kernel, Stream stream) const {
     if (marks != nullptr) marks->after(kernel, stream);
   }
 };

@@ -1,26 +1,24 @@
-// Causal grouped-query attention, softmax scale 1 / sqrt(head_dim), in blocks of queries, so that no matrix of
-// sequence_length^2 exists.
+// Attention as shared/model/attention.h has it, softmax scale 1 / sqrt(head_dim), in blocks of queries, so that no
+// matrix of sequence_length^2 exists.
 //
-// Sequences of a micro-batch attend only to themselves. Query head h uses key-value head h / (heads / kv_heads).
 // Probabilities are never stored: they stay in the arithmetic's type, and backward makes them again from lse.
 #pragma once
 
 #include <cstdint>
 
-#include "shared/model/activations.h"
-#include "shared/model/model.h"
+#include "shared/model/attention.h"
 
 namespace penstock::exec {
 
 /// qkv [tokens, qkv_columns] -> context [tokens, query_columns], lse [sequences, heads, sequence_length] (natural log).
 template <class Storage>
-void attention_forward(const Model& model, BatchShape batch, const typename Storage::Element* qkv,
+void attention_forward(const AttentionSpec& spec, const typename Storage::Element* qkv,
                        typename Storage::Element* context, typename Storage::Real* lse);
 
 /// d_context [tokens, query_columns] -> d_qkv [tokens, qkv_columns], overwritten. Source of the formulas: Dao et al.,
 /// "FlashAttention", 2022: P = exp(scale S - lse), dS = P (dP - rowsum(d_context context)).
 template <class Storage>
-void attention_backward(const Model& model, BatchShape batch, const typename Storage::Element* qkv,
+void attention_backward(const AttentionSpec& spec, const typename Storage::Element* qkv,
                         const typename Storage::Element* context, const typename Storage::Real* lse,
                         const typename Storage::Element* d_context, typename Storage::Element* d_qkv);
 

@@ -33,9 +33,10 @@ Matrix<Real> zeros(ScratchScope& scratch, std::int64_t rows, std::int64_t column
 template <class Storage>
 class DecoderOp {
  public:
-  DecoderOp(const Model& model, BatchShape batch, const DecoderOperands<Storage>& op)
+  DecoderOp(const Model& model, BatchShape batch, const OpMemory<Storage>& op)
       : model_(model),
         batch_(batch),
+        spec_(attention_spec(model.config, batch)),
         op_(op),
         tokens_(batch.tokens()),
         hidden_(model.config.hidden),
@@ -48,12 +49,22 @@ class DecoderOp {
   using Element = typename Storage::Element;
   using Real = typename Storage::Real;
 
-  const Element* weights(std::int64_t offset) const { return offset < 0 ? nullptr : op_.weights + offset; }
+  const Element* weights(std::int64_t offset) const {
+    return offset < 0 ? nullptr : at(TemplateOperand::weights) + offset;
+  }
+  Element* at(TemplateOperand operand) const { return op_.at(operand); }
+  Element* at(Activation activation) const { return op_.at(activation); }
+  Real* lse() const { return op_.template at<Real>(Activation::lse); }
+  KernelId rotary_kernel(bool backward) const {
+    if (model_.config.qk_norm) return backward ? KernelId::qk_norm_and_rotary_backward : KernelId::qk_norm_and_rotary;
+    return backward ? KernelId::rotary_backward : KernelId::rotary;
+  }
+  void mark(KernelId kernel) const { after(op_.clock, kernel); }
   Element* gate_up_rows(std::int64_t begin) const {
-    return op_.gate_up + (op_.gate_up_is_chunk ? 0 : begin * 2 * intermediate_);
+    return at(Activation::gate_up) + (op_.gate_up_is_chunk ? 0 : begin * 2 * intermediate_);
   }
   void norm(const Element* x, std::int64_t offset) const {
-    rmsnorm<Storage>(x, weights(offset), op_.normed, tokens_, hidden_, model_.config.rms_epsilon);
+    rmsnorm<Storage>(x, weights(offset), at(Activation::normed), tokens_, hidden_, model_.config.rms_epsilon);
   }
   void make_qkv() const;
   void make_middle() const;
@@ -66,14 +77,18 @@ class DecoderOp {
 
   const Model& model_;
   const BatchShape batch_;
-  const DecoderOperands<Storage>& op_;
+  const AttentionSpec spec_;
+  const OpMemory<Storage>& op_;
   const std::int64_t tokens_, hidden_, intermediate_;
 };
 
 template <class Storage>
 void DecoderOp<Storage>::forward(const DecoderProducts& makes) const {
   if (makes.qkv) make_qkv();
-  if (makes.attention) attention_forward<Storage>(model_, batch_, op_.qkv, op_.attention, op_.lse);
+  if (makes.attention) {
+    attention_forward<Storage>(spec_, at(Activation::qkv), at(Activation::attention), lse());
+    mark(KernelId::attention);
+  }
   if (makes.middle) make_middle();
   if (makes.gate_up || makes.output) make_mlp(makes);
 }
@@ -81,9 +96,10 @@ void DecoderOp<Storage>::forward(const DecoderProducts& makes) const {
 template <class Storage>
 void DecoderOp<Storage>::make_qkv() const {
   const std::int64_t columns = model_.qkv_columns();
-  norm(op_.input, model_.decoder.input_norm);
+  norm(at(TemplateOperand::input), model_.decoder.input_norm);
+  mark(KernelId::input_norm);
   ScratchScope scratch;
-  const auto normed = widened<Storage>(scratch, op_.normed, tokens_, hidden_);
+  const auto normed = widened<Storage>(scratch, at(Activation::normed), tokens_, hidden_);
   const auto matrix = widened<Storage>(scratch, weights(model_.decoder.qkv), columns, hidden_);
   const Matrix<Real> qkv(scratch.take<Real>(tokens_ * columns), tokens_, columns);
   multiply_transposed(normed, matrix, qkv);
@@ -92,30 +108,36 @@ void DecoderOp<Storage>::make_qkv() const {
     for (std::int64_t token = 0; token < tokens_; ++token)
       for (std::int64_t i = 0; i < columns; ++i) qkv.row(token)[i] += widened_bias.data[i];
   }
-  narrow<Storage>(qkv.data, tokens_ * columns, op_.qkv);
+  narrow<Storage>(qkv.data, tokens_ * columns, at(Activation::qkv));
+  mark(KernelId::qkv);
   rotate_queries_and_keys<Storage>(model_, batch_, weights(model_.decoder.q_norm), weights(model_.decoder.k_norm),
-                                   op_.qkv, op_.qk_raw);
+                                   at(Activation::qkv), at(Activation::qk_raw));
+  mark(rotary_kernel(false));
 }
 
 template <class Storage>
 void DecoderOp<Storage>::make_middle() const {
   const std::int64_t columns = model_.query_columns();
   ScratchScope scratch;
-  const auto attention = widened<Storage>(scratch, op_.attention, tokens_, columns);
+  const auto attention = widened<Storage>(scratch, at(Activation::attention), tokens_, columns);
   const auto matrix = widened<Storage>(scratch, weights(model_.decoder.attention_output), hidden_, columns);
   const Matrix<Real> middle(scratch.take<Real>(tokens_ * hidden_), tokens_, hidden_);
   multiply_transposed(attention, matrix, middle);
+  const Element* const input = at(TemplateOperand::input);
+  Element* const out = at(Activation::middle);
   for (std::int64_t i = 0; i < tokens_ * hidden_; ++i)
-    op_.middle[i] = Storage::store(middle.data[i] + Storage::load(op_.input[i]));
+    out[i] = Storage::store(middle.data[i] + Storage::load(input[i]));
+  mark(KernelId::attention_output);
 }
 
 template <class Storage>
 void DecoderOp<Storage>::make_gate_up(Matrix<Real> gate_up_weights, std::int64_t begin, std::int64_t rows) const {
   ScratchScope scratch;
-  const auto normed = widened<Storage>(scratch, op_.normed + begin * hidden_, rows, hidden_);
+  const auto normed = widened<Storage>(scratch, at(Activation::normed) + begin * hidden_, rows, hidden_);
   const Matrix<Real> gate_up(scratch.take<Real>(rows * 2 * intermediate_), rows, 2 * intermediate_);
   multiply_transposed(normed, gate_up_weights, gate_up);
   narrow<Storage>(gate_up.data, rows * 2 * intermediate_, gate_up_rows(begin));
+  mark(KernelId::gate_up);
 }
 
 template <class Storage>
@@ -123,23 +145,26 @@ void DecoderOp<Storage>::make_mlp(const DecoderProducts& makes) const {
   ScratchScope scratch;
   Matrix<Real> gate_up_weights(nullptr, 0, 0), down(nullptr, 0, 0);
   if (makes.gate_up) {
-    norm(op_.middle, model_.decoder.middle_norm);
+    norm(at(Activation::middle), model_.decoder.middle_norm);
+    mark(KernelId::middle_norm);
     gate_up_weights = widened<Storage>(scratch, weights(model_.decoder.gate_up), 2 * intermediate_, hidden_);
   }
-  if (makes.output) down = widened<Storage>(scratch, weights(model_.decoder.down), hidden_, intermediate_);
-  for (std::int64_t begin = 0; begin < tokens_; begin += op_.mlp_rows) {
-    const std::int64_t rows = std::min(op_.mlp_rows, tokens_ - begin);
+  for (std::int64_t begin = 0; begin < tokens_; begin += op_.chunk_rows) {
+    const std::int64_t rows = std::min(op_.chunk_rows, tokens_ - begin);
     if (makes.gate_up) make_gate_up(gate_up_weights, begin, rows);
     if (!makes.output) continue;
+    swiglu<Storage>(gate_up_rows(begin), at(Activation::product), rows, intermediate_);
+    mark(KernelId::swiglu);
+    if (begin == 0) down = widened<Storage>(scratch, weights(model_.decoder.down), hidden_, intermediate_);
     ScratchScope chunk;
-    swiglu<Storage>(gate_up_rows(begin), op_.product, rows, intermediate_);
-    const auto product = widened<Storage>(chunk, op_.product, rows, intermediate_);
+    const auto product = widened<Storage>(chunk, at(Activation::product), rows, intermediate_);
     const Matrix<Real> sum(chunk.take<Real>(rows * hidden_), rows, hidden_);
     multiply_transposed(product, down, sum);
-    const Element* const middle = op_.middle + begin * hidden_;
-    Element* const output = op_.output + begin * hidden_;
+    const Element* const middle = at(Activation::middle) + begin * hidden_;
+    Element* const output = at(TemplateOperand::output) + begin * hidden_;
     for (std::int64_t i = 0; i < rows * hidden_; ++i)
       output[i] = Storage::store(sum.data[i] + Storage::load(middle[i]));
+    mark(KernelId::down);
   }
 }
 
@@ -147,7 +172,9 @@ template <class Storage>
 void DecoderOp<Storage>::backward() const {
   backward_mlp();
   backward_attention_output();
-  attention_backward<Storage>(model_, batch_, op_.qkv, op_.attention, op_.lse, op_.d_attention, op_.d_qkv);
+  attention_backward<Storage>(spec_, at(Activation::qkv), at(Activation::attention), lse(), at(Activation::d_attention),
+                              at(Activation::d_qkv));
+  mark(KernelId::attention_backward);
   backward_rotary();
   backward_qkv();
 }
@@ -155,36 +182,53 @@ void DecoderOp<Storage>::backward() const {
 /// output_gradient -> gradient of middle, at input_gradient, with those of down, gate_up and the middle norm.
 template <class Storage>
 void DecoderOp<Storage>::backward_mlp() const {
-  norm(op_.middle, model_.decoder.middle_norm);
+  norm(at(Activation::middle), model_.decoder.middle_norm);
+  mark(KernelId::middle_norm);
   ScratchScope scratch;
   const std::int64_t wide = 2 * intermediate_;
   const auto gate_up_weights = widened<Storage>(scratch, weights(model_.decoder.gate_up), wide, hidden_);
+  before(op_.clock, op_.gate_up_is_chunk ? KernelId::gate_up : KernelId::gate_up_input_gradient);
   const auto down = widened<Storage>(scratch, weights(model_.decoder.down), hidden_, intermediate_);
+  before(op_.clock, KernelId::down_input_gradient);
   const auto part_gate_up = zeros<Real>(scratch, wide, hidden_);
+  before(op_.clock, KernelId::gate_up_weight_gradient);
   const auto part_down = zeros<Real>(scratch, hidden_, intermediate_);
-  for (std::int64_t begin = 0; begin < tokens_; begin += op_.mlp_rows) {
-    const std::int64_t rows = std::min(op_.mlp_rows, tokens_ - begin);
+  before(op_.clock, KernelId::down_weight_gradient);
+  for (std::int64_t begin = 0; begin < tokens_; begin += op_.chunk_rows) {
+    const std::int64_t rows = std::min(op_.chunk_rows, tokens_ - begin);
     if (op_.gate_up_is_chunk) make_gate_up(gate_up_weights, begin, rows);
     ScratchScope chunk;
-    swiglu<Storage>(gate_up_rows(begin), op_.product, rows, intermediate_);
-    const auto d_output = widened<Storage>(chunk, op_.output_gradient + begin * hidden_, rows, hidden_);
-    const auto product = widened<Storage>(chunk, op_.product, rows, intermediate_);
+    swiglu<Storage>(gate_up_rows(begin), at(Activation::product), rows, intermediate_);
+    before(op_.clock, KernelId::swiglu_backward);
+    const auto d_output =
+        widened<Storage>(chunk, at(TemplateOperand::output_gradient) + begin * hidden_, rows, hidden_);
+    const auto product = widened<Storage>(chunk, at(Activation::product), rows, intermediate_);
     add_transposed_product(d_output, product, part_down);
+    mark(KernelId::down_weight_gradient);
     multiply(d_output, down, product);
-    narrow<Storage>(product.data, rows * intermediate_, op_.d_product);
-    swiglu_backward<Storage>(gate_up_rows(begin), op_.d_product, op_.d_gate_up, rows, intermediate_);
-    const auto d_gate_up = widened<Storage>(chunk, op_.d_gate_up, rows, wide);
-    const auto normed = widened<Storage>(chunk, op_.normed + begin * hidden_, rows, hidden_);
+    narrow<Storage>(product.data, rows * intermediate_, at(Activation::d_product));
+    mark(KernelId::down_input_gradient);
+    swiglu_backward<Storage>(gate_up_rows(begin), at(Activation::d_product), at(Activation::d_gate_up), rows,
+                             intermediate_);
+    mark(KernelId::swiglu_backward);
+    const auto d_gate_up = widened<Storage>(chunk, at(Activation::d_gate_up), rows, wide);
+    const auto normed = widened<Storage>(chunk, at(Activation::normed) + begin * hidden_, rows, hidden_);
     add_transposed_product(d_gate_up, normed, part_gate_up);
+    mark(KernelId::gate_up_weight_gradient);
     multiply(d_gate_up, gate_up_weights, normed);
-    narrow<Storage>(normed.data, rows * hidden_, op_.d_normed + begin * hidden_);
+    narrow<Storage>(normed.data, rows * hidden_, at(Activation::d_normed) + begin * hidden_);
+    mark(KernelId::gate_up_input_gradient);
   }
   op_.gradient->add(model_.decoder.down, part_down.data, hidden_ * intermediate_);
+  also(op_.clock, KernelId::down_weight_gradient);
   op_.gradient->add(model_.decoder.gate_up, part_gate_up.data, wide * hidden_);
+  also(op_.clock, KernelId::gate_up_weight_gradient);
   Real* const d_norm = scratch.take<Real>(hidden_);
-  rmsnorm_backward<Storage>(op_.middle, weights(model_.decoder.middle_norm), op_.d_normed, op_.output_gradient,
-                            op_.input_gradient, d_norm, tokens_, hidden_, model_.config.rms_epsilon);
+  rmsnorm_backward<Storage>(at(Activation::middle), weights(model_.decoder.middle_norm), at(Activation::d_normed),
+                            at(TemplateOperand::output_gradient), at(TemplateOperand::input_gradient), d_norm, tokens_,
+                            hidden_, model_.config.rms_epsilon);
   op_.gradient->add(model_.decoder.middle_norm, d_norm, hidden_);
+  mark(KernelId::middle_norm_backward);
 }
 
 /// Gradient of middle, at input_gradient -> d_attention.
@@ -192,14 +236,16 @@ template <class Storage>
 void DecoderOp<Storage>::backward_attention_output() const {
   const std::int64_t columns = model_.query_columns();
   ScratchScope scratch;
-  const auto d_middle = widened<Storage>(scratch, op_.input_gradient, tokens_, hidden_);
-  const auto attention = widened<Storage>(scratch, op_.attention, tokens_, columns);
+  const auto d_middle = widened<Storage>(scratch, at(TemplateOperand::input_gradient), tokens_, hidden_);
+  const auto attention = widened<Storage>(scratch, at(Activation::attention), tokens_, columns);
   const auto matrix = widened<Storage>(scratch, weights(model_.decoder.attention_output), hidden_, columns);
   const auto part = zeros<Real>(scratch, hidden_, columns);
   add_transposed_product(d_middle, attention, part);
   op_.gradient->add(model_.decoder.attention_output, part.data, hidden_ * columns);
+  mark(KernelId::attention_output_weight_gradient);
   multiply(d_middle, matrix, attention);
-  narrow<Storage>(attention.data, tokens_ * columns, op_.d_attention);
+  narrow<Storage>(attention.data, tokens_ * columns, at(Activation::d_attention));
+  mark(KernelId::attention_output_input_gradient);
 }
 
 /// d_qkv of the rotated q, k -> d_qkv of the projection's output.
@@ -210,19 +256,23 @@ void DecoderOp<Storage>::backward_rotary() const {
   Real* const d_q_norm = scratch.take<Real>(model_.config.head_dim);
   Real* const d_k_norm = scratch.take<Real>(model_.config.head_dim);
   rotate_queries_and_keys_backward<Storage>(model_, batch_, weights(offsets.q_norm), weights(offsets.k_norm),
-                                            op_.qk_raw, op_.d_qkv, d_q_norm, d_k_norm);
-  if (offsets.q_norm < 0) return;
-  op_.gradient->add(offsets.q_norm, d_q_norm, model_.config.head_dim);
-  op_.gradient->add(offsets.k_norm, d_k_norm, model_.config.head_dim);
+                                            at(Activation::qk_raw), at(Activation::d_qkv), d_q_norm, d_k_norm);
+  if (offsets.q_norm >= 0) {
+    op_.gradient->add(offsets.q_norm, d_q_norm, model_.config.head_dim);
+    op_.gradient->add(offsets.k_norm, d_k_norm, model_.config.head_dim);
+  }
+  mark(rotary_kernel(true));
 }
 
 /// d_qkv -> input_gradient, with the gradients of qkv, its bias and the input norm.
 template <class Storage>
 void DecoderOp<Storage>::backward_qkv() const {
   const std::int64_t columns = model_.qkv_columns();
-  norm(op_.input, model_.decoder.input_norm);
+  norm(at(TemplateOperand::input), model_.decoder.input_norm);
+  mark(KernelId::input_norm);
   ScratchScope scratch;
-  const auto d_qkv = widened<Storage>(scratch, op_.d_qkv, tokens_, columns);
+  const auto d_qkv = widened<Storage>(scratch, at(Activation::d_qkv), tokens_, columns);
+  before(op_.clock, KernelId::qkv_weight_gradient);
   if (model_.decoder.qkv_bias >= 0) {
     double* const sums = scratch.take<double>(columns);  // over all tokens, so in fp64
     Real* const part = scratch.take<Real>(columns);
@@ -231,38 +281,42 @@ void DecoderOp<Storage>::backward_qkv() const {
       for (std::int64_t i = 0; i < columns; ++i) sums[i] += static_cast<double>(d_qkv.row(token)[i]);
     for (std::int64_t i = 0; i < columns; ++i) part[i] = static_cast<Real>(sums[i]);
     op_.gradient->add(model_.decoder.qkv_bias, part, columns);
+    mark(KernelId::qkv_bias_gradient);
   }
-  const auto normed = widened<Storage>(scratch, op_.normed, tokens_, hidden_);
+  const auto normed = widened<Storage>(scratch, at(Activation::normed), tokens_, hidden_);
   const auto matrix = widened<Storage>(scratch, weights(model_.decoder.qkv), columns, hidden_);
   const auto part = zeros<Real>(scratch, columns, hidden_);
   add_transposed_product(d_qkv, normed, part);
   op_.gradient->add(model_.decoder.qkv, part.data, columns * hidden_);
+  mark(KernelId::qkv_weight_gradient);
   multiply(d_qkv, matrix, normed);
-  narrow<Storage>(normed.data, tokens_ * hidden_, op_.d_normed);
+  narrow<Storage>(normed.data, tokens_ * hidden_, at(Activation::d_normed));
+  mark(KernelId::qkv_input_gradient);
   Real* const d_norm = scratch.take<Real>(hidden_);
-  rmsnorm_backward<Storage>(op_.input, weights(model_.decoder.input_norm), op_.d_normed, op_.input_gradient,
-                            op_.input_gradient, d_norm, tokens_, hidden_, model_.config.rms_epsilon);
+  rmsnorm_backward<Storage>(at(TemplateOperand::input), weights(model_.decoder.input_norm), at(Activation::d_normed),
+                            at(TemplateOperand::input_gradient), at(TemplateOperand::input_gradient), d_norm, tokens_,
+                            hidden_, model_.config.rms_epsilon);
   op_.gradient->add(model_.decoder.input_norm, d_norm, hidden_);
+  mark(KernelId::input_norm_backward);
 }
 
 }  // namespace
 
 template <class Storage>
-void decoder_forward(const Model& model, BatchShape batch, const DecoderProducts& makes,
-                     const DecoderOperands<Storage>& op) {
+void decoder_forward(const Model& model, BatchShape batch, const DecoderProducts& makes, const OpMemory<Storage>& op) {
   DecoderOp<Storage>(model, batch, op).forward(makes);
 }
 
 template <class Storage>
-void decoder_backward(const Model& model, BatchShape batch, const DecoderOperands<Storage>& op) {
+void decoder_backward(const Model& model, BatchShape batch, const OpMemory<Storage>& op) {
   DecoderOp<Storage>(model, batch, op).backward();
 }
 
 template void decoder_forward<Bf16Storage>(const Model&, BatchShape, const DecoderProducts&,
-                                           const DecoderOperands<Bf16Storage>&);
+                                           const OpMemory<Bf16Storage>&);
 template void decoder_forward<DoubleStorage>(const Model&, BatchShape, const DecoderProducts&,
-                                             const DecoderOperands<DoubleStorage>&);
-template void decoder_backward<Bf16Storage>(const Model&, BatchShape, const DecoderOperands<Bf16Storage>&);
-template void decoder_backward<DoubleStorage>(const Model&, BatchShape, const DecoderOperands<DoubleStorage>&);
+                                             const OpMemory<DoubleStorage>&);
+template void decoder_backward<Bf16Storage>(const Model&, BatchShape, const OpMemory<Bf16Storage>&);
+template void decoder_backward<DoubleStorage>(const Model&, BatchShape, const OpMemory<DoubleStorage>&);
 
 }  // namespace penstock::exec

@@ -2,45 +2,15 @@
 //
 //   n      = rmsnorm(input)                        middle = input + attention Wo^T
 //   qkv    = n Wqkv^T (+ bias)                     n2     = rmsnorm(middle)
-//   qkv    = rotary(qk_norm(qkv)) on q and k       gate_up = n2 Wgu^T       (chunks of mlp_rows tokens from here)
+//   qkv    = rotary(qk_norm(qkv)) on q and k       gate_up = n2 Wgu^T       (chunks of tokens from here)
 //   attention, lse = causal attention(qkv)         output = middle + (silu(gate) up) Wd^T
 #pragma once
 
-#include <cstdint>
-
-#include "exec/host/gradient_sink.h"
+#include "exec/host/op_memory.h"
 #include "shared/model/activations.h"
 #include "shared/model/model.h"
 
 namespace penstock::exec {
-
-/// A decoder layer bound to memory; see TemplateBinding for the operands, Activation for the shapes.
-template <class Storage>
-struct DecoderOperands {
-  using Element = typename Storage::Element;
-  using Real = typename Storage::Real;
-  std::int64_t mlp_rows = 0;         // tokens of an MLP chunk
-  const Element* weights = nullptr;  // flat order
-  const Element* input = nullptr;
-  Element* output = nullptr;
-  Element* qk_raw = nullptr;
-  Element* qkv = nullptr;
-  Element* attention = nullptr;
-  Real* lse = nullptr;
-  Element* middle = nullptr;
-  Element* gate_up = nullptr;
-  bool gate_up_is_chunk = false;  // gate_up has rows of one chunk only
-  Element* normed = nullptr;
-  Element* product = nullptr;
-  Element* d_product = nullptr;
-  Element* d_gate_up = nullptr;
-  Element* d_normed = nullptr;
-  Element* d_attention = nullptr;
-  Element* d_qkv = nullptr;
-  const Element* output_gradient = nullptr;
-  Element* input_gradient = nullptr;
-  GradientSink<Real>* gradient = nullptr;
-};
 
 /// What a forward or recompute op makes; what it does not make it finds where an earlier op left it.
 struct DecoderProducts {
@@ -52,11 +22,10 @@ struct DecoderProducts {
 };
 
 template <class Storage>
-void decoder_forward(const Model& model, BatchShape batch, const DecoderProducts& makes,
-                     const DecoderOperands<Storage>& op);
+void decoder_forward(const Model& model, BatchShape batch, const DecoderProducts& makes, const OpMemory<Storage>& op);
 
 /// gate_up is made again chunk by chunk if `gate_up_is_chunk`.
 template <class Storage>
-void decoder_backward(const Model& model, BatchShape batch, const DecoderOperands<Storage>& op);
+void decoder_backward(const Model& model, BatchShape batch, const OpMemory<Storage>& op);
 
 }  // namespace penstock::exec

@@ -20,37 +20,37 @@ std::int64_t TokenView::checked(std::int64_t token, std::int64_t shift) const {
 }
 
 template <class Storage>
-void embedding_forward(const Model& model, BatchShape batch, const std::int32_t* tokens,
-                       const typename Storage::Element* weights, typename Storage::Element* output) {
+void embedding_forward(const Model& model, BatchShape batch, const OpMemory<Storage>& op) {
   const std::int64_t hidden = model.config.hidden;
-  const TokenView view(tokens, batch, model.config.vocabulary);
+  const TokenView view(op.template at<std::int32_t>(TemplateOperand::tokens), batch, model.config.vocabulary);
+  const auto* const weights = op.at(TemplateOperand::weights);
+  auto* const output = op.at(TemplateOperand::output);
   for (std::int64_t token = 0; token < batch.tokens(); ++token)
     std::copy_n(weights + view.input(token) * hidden, hidden, output + token * hidden);
+  after(op.clock, KernelId::embedding);
 }
 
 template <class Storage>
-void embedding_backward(const Model& model, BatchShape batch, const std::int32_t* tokens,
-                        const typename Storage::Element* output_gradient,
-                        GradientSink<typename Storage::Real>& gradient) {
+void embedding_backward(const Model& model, BatchShape batch, const OpMemory<Storage>& op, bool overwrites) {
   using Real = typename Storage::Real;
   const std::int64_t hidden = model.config.hidden, elements = model.config.vocabulary * hidden;
-  const TokenView view(tokens, batch, model.config.vocabulary);
+  const TokenView view(op.template at<std::int32_t>(TemplateOperand::tokens), batch, model.config.vocabulary);
+  const auto* const output_gradient = op.at(TemplateOperand::output_gradient);
   ScratchScope scratch;
   Real* const part = scratch.take<Real>(elements);
   std::fill_n(part, elements, Real{0});
+  if (overwrites) after(op.clock, KernelId::embedding_gradient_zero);
   for (std::int64_t token = 0; token < batch.tokens(); ++token) {
     Real* const row = part + view.input(token) * hidden;
     for (std::int64_t i = 0; i < hidden; ++i) row[i] += Storage::load(output_gradient[token * hidden + i]);
   }
-  gradient.add(0, part, elements);
+  op.gradient->add(0, part, elements);
+  after(op.clock, KernelId::embedding_backward);
 }
 
-template void embedding_forward<Bf16Storage>(const Model&, BatchShape, const std::int32_t*, const std::uint16_t*,
-                                             std::uint16_t*);
-template void embedding_forward<DoubleStorage>(const Model&, BatchShape, const std::int32_t*, const double*, double*);
-template void embedding_backward<Bf16Storage>(const Model&, BatchShape, const std::int32_t*, const std::uint16_t*,
-                                              GradientSink<float>&);
-template void embedding_backward<DoubleStorage>(const Model&, BatchShape, const std::int32_t*, const double*,
-                                                GradientSink<double>&);
+template void embedding_forward<Bf16Storage>(const Model&, BatchShape, const OpMemory<Bf16Storage>&);
+template void embedding_forward<DoubleStorage>(const Model&, BatchShape, const OpMemory<DoubleStorage>&);
+template void embedding_backward<Bf16Storage>(const Model&, BatchShape, const OpMemory<Bf16Storage>&, bool);
+template void embedding_backward<DoubleStorage>(const Model&, BatchShape, const OpMemory<DoubleStorage>&, bool);
 
 }  // namespace penstock::exec

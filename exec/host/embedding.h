@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "exec/host/gradient_sink.h"
+#include "exec/host/op_memory.h"
 #include "shared/model/activations.h"
 #include "shared/model/model.h"
 
@@ -28,13 +28,10 @@ class TokenView {
 
 /// output [tokens, hidden] = rows of `weights` [vocabulary, hidden].
 template <class Storage>
-void embedding_forward(const Model& model, BatchShape batch, const std::int32_t* tokens,
-                       const typename Storage::Element* weights, typename Storage::Element* output);
+void embedding_forward(const Model& model, BatchShape batch, const OpMemory<Storage>& op);
 
-/// Adds the rows of one token in ascending order of position.
+/// Adds the rows of one token in ascending order of position. `overwrites`: the gradient is not added to.
 template <class Storage>
-void embedding_backward(const Model& model, BatchShape batch, const std::int32_t* tokens,
-                        const typename Storage::Element* output_gradient,
-                        GradientSink<typename Storage::Real>& gradient);
+void embedding_backward(const Model& model, BatchShape batch, const OpMemory<Storage>& op, bool overwrites);
 
 }  // namespace penstock::exec

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstring>
 
-#include "exec/runtime/bf16.h"
+#include "exec/numerics/bf16.h"
 
 namespace penstock::exec {
 

@@ -31,46 +31,62 @@ double cross_entropy_row(typename Storage::Element* logits, std::int64_t vocabul
 }
 
 template <class Storage>
-double head_loss(const Model& model, BatchShape batch, const HeadOperands<Storage>& head) {
+double head_loss(const Model& model, BatchShape batch, const OpMemory<Storage>& op) {
   using Real = typename Storage::Real;
   const std::int64_t hidden = model.config.hidden, vocabulary = model.config.vocabulary, tokens = batch.tokens();
-  const TokenView view(head.tokens, batch, vocabulary);
+  using Element = typename Storage::Element;
+  const TokenView view(op.template at<std::int32_t>(TemplateOperand::tokens), batch, vocabulary);
+  const Element* const weights = op.at(TemplateOperand::weights);
+  const Element* const final_norm = weights + model.head.final_norm;
+  const Element* const projection_weights =
+      model.config.tied_embeddings ? op.at(TemplateOperand::tied_weights) : weights + model.head.projection;
   ScratchScope scratch;
   const Matrix<Real> projection(scratch.take<Real>(vocabulary * hidden), vocabulary, hidden);
   const Matrix<Real> d_projection(scratch.take<Real>(vocabulary * hidden), vocabulary, hidden);
-  Real* const normed_chunk = scratch.take<Real>(head.chunk_rows * hidden);
-  Real* const logits_chunk = scratch.take<Real>(head.chunk_rows * vocabulary);
+  Real* const normed_chunk = scratch.take<Real>(op.chunk_rows * hidden);
+  Real* const logits_chunk = scratch.take<Real>(op.chunk_rows * vocabulary);
   Real* const row = scratch.take<Real>(vocabulary);
   Real* const d_norm = scratch.take<Real>(hidden);
-  widen<Storage>(head.projection, vocabulary * hidden, projection.data);
+  widen<Storage>(projection_weights, vocabulary * hidden, projection.data);
+  before(op.clock, KernelId::logits);
   std::fill_n(d_projection.data, vocabulary * hidden, Real{0});
-  rmsnorm<Storage>(head.input, head.final_norm, head.normed, tokens, hidden, model.config.rms_epsilon);
+  before(op.clock, KernelId::projection_weight_gradient);
+  rmsnorm<Storage>(op.at(TemplateOperand::input), final_norm, op.at(Activation::normed), tokens, hidden,
+                   model.config.rms_epsilon);
+  after(op.clock, KernelId::final_norm);
 
   double loss = 0;
-  for (std::int64_t begin = 0; begin < tokens; begin += head.chunk_rows) {
-    const std::int64_t rows = std::min(head.chunk_rows, tokens - begin);
+  for (std::int64_t begin = 0; begin < tokens; begin += op.chunk_rows) {
+    const std::int64_t rows = std::min(op.chunk_rows, tokens - begin);
     const Matrix<Real> normed(normed_chunk, rows, hidden), logits(logits_chunk, rows, vocabulary);
-    widen<Storage>(head.normed + begin * hidden, rows * hidden, normed.data);
+    widen<Storage>(op.at(Activation::normed) + begin * hidden, rows * hidden, normed.data);
     multiply_transposed(normed, projection, logits);
-    narrow<Storage>(logits.data, rows * vocabulary, head.logits);
+    narrow<Storage>(logits.data, rows * vocabulary, op.at(Activation::logits));
+    after(op.clock, KernelId::logits);
     for (std::int64_t r = 0; r < rows; ++r)
-      loss += cross_entropy_row<Storage>(head.logits + r * vocabulary, vocabulary, view.target(begin + r),
-                                         head.loss_scale, row);
-    widen<Storage>(head.logits, rows * vocabulary, logits.data);
+      loss += cross_entropy_row<Storage>(op.at(Activation::logits) + r * vocabulary, vocabulary, view.target(begin + r),
+                                         op.loss_scale, row);
+    after(op.clock, KernelId::cross_entropy);
+    widen<Storage>(op.at(Activation::logits), rows * vocabulary, logits.data);
     add_transposed_product(logits, normed, d_projection);
+    after(op.clock, KernelId::projection_weight_gradient);
     multiply(logits, projection, normed);
-    narrow<Storage>(normed.data, rows * hidden, head.d_normed + begin * hidden);
+    narrow<Storage>(normed.data, rows * hidden, op.at(Activation::d_normed) + begin * hidden);
+    after(op.clock, KernelId::projection_input_gradient);
   }
-  head.gradient->add(model.head.projection, d_projection.data, vocabulary * hidden);
-  rmsnorm_backward<Storage>(head.input, head.final_norm, head.d_normed, nullptr, head.input_gradient, d_norm, tokens,
-                            hidden, model.config.rms_epsilon);
-  head.gradient->add(model.head.final_norm, d_norm, hidden);
+  op.gradient->add(model.head.projection, d_projection.data, vocabulary * hidden);
+  also(op.clock, KernelId::projection_weight_gradient);
+  rmsnorm_backward<Storage>(op.at(TemplateOperand::input), final_norm, op.at(Activation::d_normed), nullptr,
+                            op.at(TemplateOperand::input_gradient), d_norm, tokens, hidden, model.config.rms_epsilon);
+  op.gradient->add(model.head.final_norm, d_norm, hidden);
+  after(op.clock, KernelId::final_norm_backward);
+  after(op.clock, KernelId::loss_sum);  // added up with the cross entropy
   return loss;
 }
 
 template double cross_entropy_row<Bf16Storage>(std::uint16_t*, std::int64_t, std::int64_t, double, float*);
 template double cross_entropy_row<DoubleStorage>(double*, std::int64_t, std::int64_t, double, double*);
-template double head_loss<Bf16Storage>(const Model&, BatchShape, const HeadOperands<Bf16Storage>&);
-template double head_loss<DoubleStorage>(const Model&, BatchShape, const HeadOperands<DoubleStorage>&);
+template double head_loss<Bf16Storage>(const Model&, BatchShape, const OpMemory<Bf16Storage>&);
+template double head_loss<DoubleStorage>(const Model&, BatchShape, const OpMemory<DoubleStorage>&);
 
 }  // namespace penstock::exec

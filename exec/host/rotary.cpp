@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numbers>
 
 #include "exec/host/rmsnorm.h"
 #include "exec/host/scratch.h"
@@ -58,27 +57,6 @@ void rotate_back(Real* x, const Real* cosine, const Real* sine, std::int64_t hal
 }
 
 }  // namespace
-
-std::vector<double> rotary_frequencies(const ModelConfig& config) {
-  std::vector<double> frequencies;
-  const auto original = static_cast<double>(config.rope_original_positions);
-  const double low = config.rope_low_freq_factor, high = config.rope_high_freq_factor;
-  for (std::int64_t i = 0; i < config.head_dim / 2; ++i) {
-    const double exponent = 2.0 * static_cast<double>(i) / static_cast<double>(config.head_dim);
-    double frequency = std::pow(config.rope_theta, -exponent);
-    if (config.rope_factor != 1.0) {
-      const double wavelength = 2.0 * std::numbers::pi / frequency;
-      if (wavelength > original / low) {
-        frequency /= config.rope_factor;
-      } else if (wavelength >= original / high) {
-        const double share = (original / wavelength - low) / (high - low);
-        frequency = (1.0 - share) * frequency / config.rope_factor + share * frequency;
-      }
-    }
-    frequencies.push_back(frequency);
-  }
-  return frequencies;
-}
 
 template <class Storage>
 void rotate_queries_and_keys(const Model& model, BatchShape batch, const typename Storage::Element* q_norm,

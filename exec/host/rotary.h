@@ -11,13 +11,9 @@
 
 #include "shared/model/activations.h"
 #include "shared/model/model.h"
+#include "shared/model/rotary_frequencies.h"
 
 namespace penstock::exec {
-
-/// f_i, i < head_dim / 2: rope_theta^(-2i / head_dim), with Llama-3.1's scaling where rope_factor is not 1: wavelengths
-/// above original_positions / low_freq_factor are divided by the factor, those below original_positions /
-/// high_freq_factor stay, and between them 1/factor and 1 are interpolated.
-std::vector<double> rotary_frequencies(const ModelConfig& config);
 
 /// qkv [tokens, qkv_columns]: q and k are normed with q_norm, k_norm [head_dim] (nullptr: no QK norm) and rotated. With
 /// QK norm, q and k as they were go to qk_raw [tokens, query_columns + key_columns].

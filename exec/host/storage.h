@@ -9,7 +9,7 @@
 
 #include <cstdint>
 
-#include "exec/runtime/bf16.h"
+#include "exec/numerics/bf16.h"
 
 namespace penstock::exec {
 

@@ -8,12 +8,14 @@
 // Memory. Uses thread-local scratch beyond the binding's workspace: fp32 copies of the largest op's operands.
 #pragma once
 
+#include "exec/host/kernel_clock.h"
 #include "exec/runtime/binding.h"
 
 namespace penstock::exec {
 
-/// Runs one template op to its end. Thread-safe for bindings that do not overlap. Throws InputError for a token that is
-/// not in the vocabulary, std::logic_error for a pass that the layer kind does not have or an operand that is missing.
-void run_template_host(const TemplateBinding& binding);
+/// Runs one template op to its end; `clock` hears of its kernels. Thread-safe for bindings that do not overlap. Throws
+/// InputError for a token that is not in the vocabulary, std::logic_error for a pass that the layer kind does not have
+/// or an operand that is missing.
+void run_template_host(const TemplateBinding& binding, KernelClock* clock = nullptr);
 
 }  // namespace penstock::exec

@@ -12,7 +12,7 @@
 #include "exec/optimizer/planes.h"
 #include "exec/optimizer/step_scalars.h"
 #include "exec/optimizer/thread_team.h"
-#include "exec/runtime/bf16.h"
+#include "exec/numerics/bf16.h"
 
 namespace penstock::exec {
 namespace {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "exec/optimizer/thread_team.h"
-#include "exec/runtime/bf16.h"
+#include "exec/numerics/bf16.h"
 
 namespace penstock::exec {
 namespace {

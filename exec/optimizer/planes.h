@@ -7,8 +7,8 @@
 
 #include <cstdint>
 
-#include "exec/runtime/bf16.h"
-#include "exec/runtime/host_device.h"
+#include "exec/numerics/bf16.h"
+#include "exec/numerics/host_device.h"
 
 namespace penstock::exec {
 

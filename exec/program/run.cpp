@@ -17,7 +17,7 @@
 #include "exec/program/run_stops.h"
 #include "exec/program/run_updates.h"
 #include "exec/program/watchdog.h"
-#include "exec/runtime/training.h"
+#include "exec/training/training.h"
 #include "shared/error.h"
 #include "shared/standard_streams.h"
 

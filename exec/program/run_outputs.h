@@ -7,7 +7,7 @@
 #include "exec/program/commands.h"
 #include "exec/program/run_setup.h"
 #include "exec/program/run_updates.h"
-#include "exec/runtime/training.h"
+#include "exec/training/training.h"
 #include "shared/timeline/timeline.h"
 
 namespace penstock::exec {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "exec/program/run_setup.h"
-#include "exec/runtime/training.h"
+#include "exec/training/training.h"
 #include "shared/timeline/timeline.h"
 
 namespace penstock::exec {

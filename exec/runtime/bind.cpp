@@ -3,18 +3,21 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "shared/error.h"
+#include "shared/ir/operands.h"
 
 namespace penstock::exec {
 namespace {
 
 /// Finds and checks the operands of one op.
-class Operands {
+class OpBinder {
  public:
-  Operands(const Schedule& schedule, const Model& model, const std::vector<std::byte*>& arenas, const Op& op)
-      : schedule_(schedule), model_(model), arenas_(arenas), op_(op) {}
+  OpBinder(const Schedule& schedule, const Model& model, const OperandTable& table,
+           const std::vector<std::byte*>& arenas, const Op& op)
+      : schedule_(schedule), model_(model), table_(table), arenas_(arenas), op_(op) {}
 
   BoundWork bind() const {
     return std::visit([this](const auto& work) -> BoundWork { return make(work); }, op_.work);
@@ -48,7 +51,7 @@ class Operands {
     return schedule_.tiers[static_cast<std::size_t>(buffer.tier)].kind;
   }
   /// The operand's address; nullptr if it is absent and `bytes` is 0.
-  std::byte* need(const Access* access, std::int64_t bytes, const char* operand) const {
+  std::byte* need(const Access* access, std::int64_t bytes, std::string_view operand) const {
     if (access == nullptr) {
       if (bytes == 0) return nullptr;
       fail(fmt::format("has no {} among its reads and writes", operand));
@@ -92,103 +95,30 @@ class Operands {
     b.batch = schedule_.micro_batch;
     b.layout = schedule_.layout(work.keep);
     b.loss_scale = 1.0 / static_cast<double>(schedule_.tokens_per_step());
-    switch (work.kind) {
-      case LayerKind::embedding: bind_embedding(work, own, b); break;
-      case LayerKind::decoder: bind_decoder(work, own, b); break;
-      case LayerKind::head: bind_head(work, own, b); break;
-    }
+    b.gradient_type = numerics().sum_on_host ? numerics().gradient_link : numerics().gradient_sum;
+    if (operand_uses(work.kind, work.pass).empty()) fail("its template has no such pass");
+    const Operands operands = table_.of(op_, work);
+    for (const Operand& read : operands.reads)
+      if (read.part != TemplateOperand::gradient) bind(read, op_.reads, b);
+    for (const Operand& write : operands.writes) bind(write, op_.writes, b);
+    for (const Operand& read : operands.reads)
+      if (read.part == TemplateOperand::gradient) bind_sum(read, b);
     return b;
   }
 
-  std::int64_t boundary() const { return boundary_bytes(model_, schedule_.micro_batch); }
-
-  void bind_weights(const Layer& own, TemplateBinding& b) const {
-    b.weights = need_as<const std::uint16_t>(reads(TensorKind::weights, own.index), own.state_elements, "weights");
+  void bind(const Operand& operand, const std::vector<Access>& accesses, TemplateBinding& b) const {
+    const Access* access = find(accesses, operand.value.tensor, operand.value.layer);
+    if (access == nullptr && !operand.required) return;
+    const std::byte* place = need(access, operand.bytes, facts(*operand.part).name);
+    if (operand.part == TemplateOperand::tokens) place += op_.micro_batch * (operand.bytes / schedule_.micro_batches);
+    b.set(*operand.part, place);
   }
-  void bind_tokens(TemplateBinding& b) const {
-    const std::int64_t row = schedule_.micro_batch.sequence_length + 1;
-    const std::int64_t rows = schedule_.micro_batch.sequences;
-    const Access* access = reads(TensorKind::tokens, -1);
-    const bool whole = access != nullptr && access->value.micro_batch < 0;
-    const std::int64_t first = whole ? op_.micro_batch * rows : 0;
-    b.tokens = need_as<const std::int32_t>(access, (first + rows) * row, "tokens") + first * row;
-  }
-  void bind_gradient(const Layer& own, TemplateBinding& b) const {
-    const TensorKind tensor = numerics().sum_on_host ? TensorKind::gradient_part : TensorKind::gradient_sum;
-    b.gradient_type = numerics().sum_on_host ? numerics().gradient_link : numerics().gradient_sum;
-    const std::int64_t bytes = own.gradient_elements * element_bytes(b.gradient_type);
-    const Access* before = reads(tensor, own.index);
-    const Access* after = writes(tensor, own.index);
-    b.gradient = need(after, bytes, "gradient");
+  /// A gradient that the op reads as well is added to.
+  void bind_sum(const Operand& operand, TemplateBinding& b) const {
+    const Access* before = reads(operand.value.tensor, operand.value.layer);
     b.accumulates = before != nullptr;
-    if (b.accumulates && need(before, bytes, "gradient") != b.gradient) fail("adds to a gradient that lies elsewhere");
-  }
-
-  void bind_embedding(const TemplateWork& work, const Layer& own, TemplateBinding& b) const {
-    bind_tokens(b);
-    if (work.pass == Pass::forward) {
-      bind_weights(own, b);
-      b.output = reinterpret_cast<std::uint16_t*>(need(writes(TensorKind::boundary, 1), boundary(), "output"));
-    } else if (work.pass == Pass::backward) {
-      b.output_gradient = reinterpret_cast<const std::uint16_t*>(
-          need(reads(TensorKind::boundary_gradient, 1), boundary(), "output gradient"));
-      b.workspace = need(workspace_access(), workspace_region(model_, work.kind, work.pass, b.batch, b.layout).bytes,
-                         "workspace");
-      bind_gradient(own, b);
-    } else {
-      fail("an embedding has forward and backward only");
-    }
-  }
-
-  void bind_decoder(const TemplateWork& work, const Layer& own, TemplateBinding& b) const {
-    if (work.pass == Pass::loss) fail("only the head has a loss");
-    const int l = own.index;
-    bind_weights(own, b);
-    b.input = reinterpret_cast<const std::uint16_t*>(need(reads(TensorKind::boundary, l), boundary(), "input"));
-    const std::int64_t kept = kept_region(model_, work.kind, b.batch, b.layout).bytes;
-    const std::int64_t recomputed = recomputed_region(model_, work.kind, b.batch, b.layout).bytes;
-    const std::int64_t workspace = workspace_region(model_, work.kind, work.pass, b.batch, b.layout).bytes;
-    b.workspace = need(workspace_access(), workspace, "workspace");
-    if (work.pass == Pass::forward) {
-      b.output = reinterpret_cast<std::uint16_t*>(need(writes(TensorKind::boundary, l + 1), boundary(), "output"));
-      b.kept = need(writes(TensorKind::kept, l), kept, "kept activations");
-    } else if (work.pass == Pass::recompute) {
-      b.kept = need(reads(TensorKind::kept, l), kept, "kept activations");
-      b.recomputed = need(writes(TensorKind::recomputed, l), recomputed, "recomputed activations");
-      if (const Access* output = writes(TensorKind::boundary, l + 1))
-        b.output = reinterpret_cast<std::uint16_t*>(need(output, boundary(), "output"));
-    } else {
-      b.kept = need(reads(TensorKind::kept, l), kept, "kept activations");
-      b.recomputed = need(reads(TensorKind::recomputed, l), recomputed, "recomputed activations");
-      b.output_gradient = reinterpret_cast<const std::uint16_t*>(
-          need(reads(TensorKind::boundary_gradient, l + 1), boundary(), "output gradient"));
-      b.input_gradient = reinterpret_cast<std::uint16_t*>(
-          need(writes(TensorKind::boundary_gradient, l), boundary(), "input gradient"));
-      bind_gradient(own, b);
-    }
-  }
-
-  void bind_head(const TemplateWork& work, const Layer& own, TemplateBinding& b) const {
-    if (work.pass != Pass::loss) fail("the head has the loss pass only");
-    const int l = own.index;
-    bind_weights(own, b);
-    bind_tokens(b);
-    if (model_.config.tied_embeddings)
-      b.tied_weights =
-          need_as<const std::uint16_t>(reads(TensorKind::weights, 0), layer(0).state_elements, "tied weights");
-    b.input = reinterpret_cast<const std::uint16_t*>(need(reads(TensorKind::boundary, l), boundary(), "input"));
-    b.input_gradient =
-        reinterpret_cast<std::uint16_t*>(need(writes(TensorKind::boundary_gradient, l), boundary(), "input gradient"));
-    b.workspace =
-        need(workspace_access(), workspace_region(model_, work.kind, work.pass, b.batch, b.layout).bytes, "workspace");
-    b.loss = need_as<double>(writes(TensorKind::loss, l), 1, "loss");
-    bind_gradient(own, b);
-  }
-
-  const Access* workspace_access() const {
-    for (const Access& access : op_.writes)
-      if (access.value.tensor == TensorKind::workspace) return &access;
-    return nullptr;
+    if (b.accumulates && need(before, operand.bytes, "gradient") != b.place(TemplateOperand::gradient))
+      fail("adds to a gradient that lies elsewhere");
   }
 
   BoundWork make(const OptimizerWork& work) const {
@@ -293,15 +223,12 @@ class Operands {
     return b;
   }
 
-  BoundWork make(const MemsetWork&) const {
-    if (op_.writes.empty()) fail("writes nothing");
-    return BoundMemset{address(op_.writes[0]), op_.writes[0].bytes};
-  }
   BoundWork make(const WaitWork& work) const { return BoundWait{work.op, work.distance}; }
   BoundWork make(const HostPassWork& work) const { return BoundHostPass{work.traffic_bytes, work.threads}; }
 
   const Schedule& schedule_;
   const Model& model_;
+  const OperandTable& table_;
   const std::vector<std::byte*>& arenas_;
   const Op& op_;
 };
@@ -337,12 +264,13 @@ BoundSchedule bind_schedule(const Schedule& schedule, const Model& model, const 
   BoundSchedule bound;
   bound.schedule = &schedule;
   bound.model = &model;
+  const OperandTable table(schedule, model);
   bound.ops.reserve(schedule.ops.size());
   for (const Op& op : schedule.ops) {
     BoundOp b;
     b.op = &op;
     b.lane_kind = schedule.lanes[static_cast<std::size_t>(op.lane)].kind;
-    b.work = Operands(schedule, model, arenas, op).bind();
+    b.work = OpBinder(schedule, model, table, arenas, op).bind();
     bound.ops.push_back(std::move(b));
   }
   bind_edges(schedule, bound.ops);

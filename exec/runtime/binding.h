@@ -1,50 +1,81 @@
 // A template op bound to memory: a pointer table, never a memcpy. Both backends' templates take one of these.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
 #include "shared/ir/schedule.h"
+#include "shared/ir/values.h"
 #include "shared/model/activations.h"
 #include "shared/model/model.h"
 
 namespace penstock::exec {
 
-/// Pointers are in the backend's memory (host or device); nullptr where the pass has no such operand.
+namespace binding_h {
+template <ElementKind kind>
+struct TypeOf {
+  using Type = std::byte;
+};
+template <>
+struct TypeOf<ElementKind::bf16> {
+  using Type = std::uint16_t;
+};
+template <>
+struct TypeOf<ElementKind::fp64> {
+  using Type = double;
+};
+template <>
+struct TypeOf<ElementKind::int32> {
+  using Type = std::int32_t;
+};
+template <>
+struct TypeOf<ElementKind::gradient_sum> {
+  using Type = void;  // TemplateBinding::gradient_type
+};
+}  // namespace binding_h
+
+/// What an operand's elements are in memory.
+template <TemplateOperand operand>
+using OperandType = typename binding_h::TypeOf<facts(facts(operand).tensor).element>::Type;
+
+/// Pointers are in the backend's memory (host or device). Which operands a pass has, and what it does with them, is
+/// shared/ir/values.h's.
 ///
 /// Aliasing: `output` may be `input`, and `input_gradient` may be `output_gradient`; a template reads the aliased
 /// operand for the last time before it writes. Nothing else overlaps.
-///
-/// Operands by pass (r = read, w = written, a = added to if `accumulates`, else overwritten):
-///   embedding forward   tokens r, weights r, output w
-///   embedding backward  tokens r, output_gradient r, gradient a
-///   decoder forward     weights r, input r, kept w, workspace, output w
-///   decoder recompute   weights r, input r, kept r, recomputed w, workspace, output w if not nullptr
-///   decoder backward    weights r, input r, kept r, recomputed r, output_gradient r, workspace,
-///                       input_gradient w, gradient a
-///   head loss           weights r, tied_weights r if tied, tokens r, input r, workspace, input_gradient w,
-///                       gradient a, loss w
 struct TemplateBinding {
   const Model* model = nullptr;
   LayerKind kind = LayerKind::decoder;
   Pass pass = Pass::forward;
   BatchShape batch;
-  LayoutOptions layout;                         // which regions hold what, see shared/model/activations.h
-  const std::uint16_t* weights = nullptr;       // bf16, this layer's flat order
-  const std::uint16_t* tied_weights = nullptr;  // bf16, layer 0's flat order; the output projection of a tied model
-  const std::int32_t* tokens = nullptr;         // [sequences, sequence_length + 1]; targets are inputs shifted by one
-  const std::uint16_t* input = nullptr;         // bf16 [tokens, hidden]
-  std::uint16_t* output = nullptr;
-  std::byte* kept = nullptr;
-  std::byte* recomputed = nullptr;
-  std::byte* workspace = nullptr;
-  const std::uint16_t* output_gradient = nullptr;
-  std::uint16_t* input_gradient = nullptr;
-  void* gradient = nullptr;  // gradient_elements of the layer, of `gradient_type`
+  LayoutOptions layout;  // which regions hold what, see shared/model/activations.h
   ElementType gradient_type = ElementType::fp32;
-  bool accumulates = false;
-  double* loss = nullptr;   // [1] sum over the micro-batch of token losses (natural log), not averaged
-  double loss_scale = 1.0;  // factor of every gradient: 1 / tokens of the whole step
+  bool accumulates = false;  // `gradient` is added to, else overwritten
+  double loss_scale = 1.0;   // factor of every gradient: 1 / tokens of the whole step
+
+  /// nullptr where the pass has no such operand.
+  template <TemplateOperand operand>
+  OperandType<operand>* get() const {
+    return static_cast<OperandType<operand>*>(places_[static_cast<std::size_t>(operand)]);
+  }
+  /// What a template only reads may be const.
+  void set(TemplateOperand operand, const void* place) {
+    places_[static_cast<std::size_t>(operand)] = const_cast<void*>(place);
+  }
+  const void* place(TemplateOperand operand) const { return places_[static_cast<std::size_t>(operand)]; }
+
+  /// The layer that stands for all of its kind: they have one flat order.
+  const Layer& layer() const;
+  /// Bytes of an operand of this binding; 0: it has none.
+  std::int64_t bytes(TemplateOperand operand) const;
+
+  /// Throws std::logic_error naming the operand that the pass needs and does not have, or the pass that the kind does
+  /// not have.
+  void require_operands() const;
+
+ private:
+  std::array<void*, kTemplateOperands.size()> places_{};
 };
 
 }  // namespace penstock::exec

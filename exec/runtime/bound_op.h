@@ -63,10 +63,6 @@ struct BoundReport {
   const double* losses = nullptr;  // [micro_batches], nullptr if the op reads none
   const StepScalars* scalars = nullptr;
 };
-struct BoundMemset {
-  std::byte* at = nullptr;
-  std::int64_t bytes = 0;
-};
 struct BoundHostPass {
   std::int64_t traffic_bytes = 0;
   int threads = 1;
@@ -77,7 +73,7 @@ struct BoundWait {
 };
 
 using BoundWork = std::variant<BoundCopy, TemplateBinding, BoundOptimizer, BoundAccumulate, BoundFinish, BoundScalars,
-                               BoundInput, BoundReport, BoundMemset, BoundWait, BoundHostPass>;
+                               BoundInput, BoundReport, BoundWait, BoundHostPass>;
 
 /// An edge as its end sees it. Edges within one lane are left out where list order implies them.
 struct Predecessor {

@@ -94,7 +94,6 @@ void run_host_work(const BoundOp& op, const BoundSchedule& program, int step) {
     void operator()(const BoundScalars& w) const { run_scalars(w, program, step); }
     void operator()(const BoundInput& w) const { run_input(w, program, step); }
     void operator()(const BoundReport& w) const { run_report(w, program, step); }
-    void operator()(const BoundMemset& w) const { std::memset(w.at, 0, static_cast<std::size_t>(w.bytes)); }
     void operator()(const BoundHostPass& w) const { run_pass(w); }
     void operator()(const TemplateBinding&) const { throw std::logic_error("a template op on a host lane"); }
     void operator()(const BoundWait&) const { throw std::logic_error("a wait outside the launch lane"); }

@@ -204,10 +204,7 @@ class OperandCheck {
             word(layer_kind_names(), kind));
       return;
     }
-    const bool exists = kind == LayerKind::head        ? work.pass == Pass::loss
-                        : kind == LayerKind::embedding ? work.pass == Pass::forward || work.pass == Pass::backward
-                                                       : work.pass != Pass::loss;
-    if (!exists) {
+    if (operand_uses(kind, work.pass).empty()) {
       fault("runs pass {}, which the template {} does not have", word(pass_names(), work.pass),
             word(layer_kind_names(), kind));
       return;
@@ -296,15 +293,6 @@ class OperandCheck {
         fault("reads {}: a report reads loss and step_scalars", value_label(read.value));
       else
         value_size(read);
-  }
-
-  void check(const MemsetWork&) {
-    count(0, 1);
-    if (lane().kind != LaneKind::host && !is_gpu(lane().kind))
-      fault("is memset work on lane '{}' ({})", lane().name, word(lane_kind_names(), lane().kind));
-    for (const Access& write : op_->writes)
-      if (tier(write).kind != (lane().kind == LaneKind::host ? TierKind::dram : TierKind::hbm))
-        fault("cannot reach {} from lane '{}'", range_title(schedule_, write), lane().name);
   }
 
   void check(const WaitWork&) { count(0, 0); }

@@ -1,5 +1,5 @@
 // What the passes of the host are called in a profile: calibration times them under these names, the cost model looks
-// them up.
+// them up. And what the largest of them moves.
 #pragma once
 
 #include <string>
@@ -14,5 +14,9 @@ std::string adamw_pass_name(StateFormat states, ElementType moments, ElementType
 std::string accumulate_pass_name(ElementType part, ElementType sum, bool first);
 /// "finish fp32 bf16": the sum, what it is rounded to while its norm is taken.
 std::string finish_pass_name(ElementType sum, ElementType out);
+
+/// Bytes that AdamW reads and writes per parameter. planes with fp32 moments and bf16 gradients: hi 2 + 2, lo 2 + 2,
+/// m 4 + 4, v 4 + 4, gradient 2 = 26.
+double optimizer_bytes_per_parameter(const Numerics& numerics);
 
 }  // namespace penstock

@@ -38,70 +38,52 @@ Operand OperandTable::operand(TensorKind tensor, int layer, int version, int mic
   return {value, value_bytes(schedule_, model_, value, Keep::input)};
 }
 
-Operand OperandTable::region(TensorKind tensor, int layer, int micro_batch, std::int64_t bytes) const {
-  return {{tensor, layer, 0, micro_batch}, bytes};
+std::int64_t OperandTable::bytes(const TemplateWork& work, const Value& value) const {
+  switch (value.tensor) {
+    case TensorKind::kept: return work.kind == LayerKind::decoder ? kept_[at(work.keep)] : 0;
+    case TensorKind::recomputed: return work.kind == LayerKind::decoder ? recomputed_[at(work.keep)] : 0;
+    case TensorKind::workspace: return workspace_[at(work.kind)][at(work.pass)][at(work.keep)];
+    default: return value_bytes(schedule_, model_, value, work.keep);
+  }
 }
 
-void OperandTable::gradient(int layer, int micro_batch, Operands& operands) const {
-  if (schedule_.numerics.sum_on_host) {
-    operands.writes.push_back(operand(TensorKind::gradient_part, layer, 0, micro_batch));
-    return;
+std::optional<Operand> OperandTable::operand(const Op& op, const TemplateWork& work, TemplateOperand part) const {
+  if (part == TemplateOperand::tied_weights && !model_.config.tied_embeddings) return std::nullopt;
+  const auto& [unused, name, tensor, layer] = facts(part);
+  Value value{tensor};
+  switch (layer) {
+    case OperandLayer::own: value.layer = op.layer; break;
+    case OperandLayer::next: value.layer = op.layer + 1; break;
+    case OperandLayer::first: value.layer = 0; break;
+    case OperandLayer::none: break;
   }
-  Operand before = optional(operand(TensorKind::gradient_sum, layer));
-  before.any_micro_batch = true;
-  operands.reads.push_back(before);
-  operands.writes.push_back(operand(TensorKind::gradient_sum, layer, 0, micro_batch));
-}
-
-void OperandTable::decoder(const Op& op, const TemplateWork& work, Operands& operands) const {
-  const int l = op.layer, m = op.micro_batch;
-  const std::int64_t kept = kept_[at(work.keep)], recomputed = recomputed_[at(work.keep)];
-  operands.reads = {operand(TensorKind::weights, l), operand(TensorKind::boundary, l, 0, m)};
-  if (kept > 0)
-    (work.pass == Pass::forward ? operands.writes : operands.reads).push_back(region(TensorKind::kept, l, m, kept));
-  switch (work.pass) {
-    case Pass::forward: operands.writes.push_back(operand(TensorKind::boundary, l + 1, 0, m)); break;
-    case Pass::recompute:
-      if (recomputed > 0) operands.writes.push_back(region(TensorKind::recomputed, l, m, recomputed));
-      operands.writes.push_back(optional(operand(TensorKind::boundary, l + 1, 0, m)));
-      break;
-    case Pass::backward:
-      if (recomputed > 0) operands.reads.push_back(region(TensorKind::recomputed, l, m, recomputed));
-      operands.reads.push_back(operand(TensorKind::boundary_gradient, l + 1, 0, m));
-      operands.writes.push_back(operand(TensorKind::boundary_gradient, l, 0, m));
-      gradient(l, m, operands);
-      break;
-    case Pass::loss: break;
-  }
+  if (part == TemplateOperand::gradient && schedule_.numerics.sum_on_host) value.tensor = TensorKind::gradient_part;
+  if (!is_of_step(tensor) && tensor != TensorKind::weights) value.micro_batch = op.micro_batch;
+  Operand found{value, bytes(work, value)};
+  found.part = part;
+  found.at_least = tensor == TensorKind::workspace;
+  found.required = !found.at_least || found.bytes > 0;
+  const bool is_region = tensor == TensorKind::kept || tensor == TensorKind::recomputed;
+  return is_region && found.bytes == 0 ? std::nullopt : std::optional(found);
 }
 
 Operands OperandTable::of(const Op& op, const TemplateWork& work) const {
-  const int l = op.layer, m = op.micro_batch;
   Operands operands;
-  switch (work.kind) {
-    case LayerKind::embedding:
-      operands.reads = {operand(TensorKind::tokens, -1)};
-      if (work.pass == Pass::forward) {
-        operands.reads.push_back(operand(TensorKind::weights, l));
-        operands.writes.push_back(operand(TensorKind::boundary, l + 1, 0, m));
-      } else {
-        operands.reads.push_back(operand(TensorKind::boundary_gradient, l + 1, 0, m));
-        gradient(l, m, operands);
-      }
-      break;
-    case LayerKind::decoder: decoder(op, work, operands); break;
-    case LayerKind::head:
-      operands.reads = {operand(TensorKind::weights, l), operand(TensorKind::tokens, -1),
-                        operand(TensorKind::boundary, l, 0, m)};
-      if (model_.config.tied_embeddings) operands.reads.push_back(operand(TensorKind::weights, 0));
-      operands.writes = {operand(TensorKind::boundary_gradient, l, 0, m), operand(TensorKind::loss, l, 0, m)};
-      gradient(l, m, operands);
-      break;
+  for (const auto& [kind, pass, part, use] : operand_uses(work.kind, work.pass)) {
+    const std::optional<Operand> found = operand(op, work, part);
+    if (!found) continue;
+    switch (use) {
+      case Use::reads: operands.reads.push_back(*found); break;
+      case Use::writes: operands.writes.push_back(*found); break;
+      case Use::may_write: operands.writes.push_back(optional(*found)); break;
+      case Use::adds:
+        operands.writes.push_back(*found);
+        if (schedule_.numerics.sum_on_host) break;  // a part is of one micro-batch
+        operands.reads.push_back(optional(*found));
+        operands.reads.back().any_micro_batch = true;
+        break;
+    }
   }
-  Operand workspace{{TensorKind::workspace, -1, 0, -1}, workspace_[at(work.kind)][at(work.pass)][at(work.keep)]};
-  workspace.required = workspace.bytes > 0;
-  workspace.at_least = true;
-  operands.writes.push_back(workspace);
   return operands;
 }
 

@@ -1,7 +1,9 @@
-// What each op must read and write: the operand table of docs/schedule.md as code.
+// What each op must read and write: the operand table of docs/schedule.md as code. That of template ops is made of
+// shared/ir/values.h.
 #pragma once
 
 #include <array>
+#include <optional>
 #include <vector>
 
 #include "shared/ir/schedule.h"
@@ -15,6 +17,7 @@ struct Operand {
   bool required = true;
   bool any_micro_batch = false;  // of gradient_sum: which one is decided by the order of contributions
   bool at_least = false;         // workspace: a larger range is welcome
+  std::optional<TemplateOperand> part = std::nullopt;  // which part it plays, of a template op
 
   bool fits(const Value& other) const {
     return other.tensor == value.tensor && other.layer == value.layer && other.version == value.version &&
@@ -41,9 +44,9 @@ class OperandTable {
 
  private:
   Operand operand(TensorKind tensor, int layer, int version = 0, int micro_batch = -1) const;
-  Operand region(TensorKind tensor, int layer, int micro_batch, std::int64_t bytes) const;
-  void decoder(const Op& op, const TemplateWork& work, Operands& operands) const;
-  void gradient(int layer, int micro_batch, Operands& operands) const;
+  /// nullopt: the op has no such operand here.
+  std::optional<Operand> operand(const Op& op, const TemplateWork& work, TemplateOperand part) const;
+  std::int64_t bytes(const TemplateWork& work, const Value& value) const;
 
   const Schedule& schedule_;
   const Model& model_;

@@ -25,6 +25,7 @@
 #include <variant>
 #include <vector>
 
+#include "shared/ir/values.h"
 #include "shared/model/activations.h"
 #include "shared/model/model.h"
 
@@ -71,28 +72,6 @@ struct Buffer {
   std::int64_t bytes = 0;
 
   bool operator==(const Buffer&) const = default;
-};
-
-/// What a value is. Element types in brackets; N = state_elements of the layer, G = gradient_elements.
-enum class TensorKind {
-  weights,            // [bf16 N] what the GPU computes with: plane hi, or the bf16 copy
-  low_bits,           // [u16 N] plane lo (states = planes)
-  master,             // [fp32 N] (states = master_and_copy)
-  moment_m,           // [Numerics::moments N]
-  moment_v,           // [Numerics::moments N]
-  gradient_sum,       // [Numerics::gradient_sum G] sum of contributions up to and with its micro-batch
-  gradient_part,      // [Numerics::gradient_link G] contribution of one micro-batch, on its way to a host sum
-  gradient,           // [Numerics::gradient_link N] finished and rounded: what norm and optimizer read
-  norm_partial,       // [fp64 1] sum of squares of one layer's `gradient`
-  step_scalars,       // [StepScalars, exec/optimizer/adamw.h, 64 bytes] clip scale, learning rate, bias corrections,
-                      // skip flag
-  tokens,             // [int32 sequences x (sequence_length + 1)] whole step; inputs and, shifted by one, targets
-  boundary,           // [bf16 tokens x hidden] input of `layer` for one micro-batch
-  boundary_gradient,  // [bf16 tokens x hidden] gradient with respect to that input
-  kept,               // kept_region of `layer`, one micro-batch
-  recomputed,         // recomputed_region of `layer`, one micro-batch
-  loss,       // [fp64 1] sum of token losses of one micro-batch; micro_batch -1: [fp64 micro-batches], all of them
-  workspace,  // garbage before and after; its label is never compared
 };
 
 /// `version` counts optimizer updates relative to the step: 0 = what this step's forward computes with, 1 = after this
@@ -173,10 +152,6 @@ struct InputWork {
 struct ReportWork {
   bool operator==(const ReportWork&) const = default;
 };
-/// Sets writes[0] to zero bytes.
-struct MemsetWork {
-  bool operator==(const MemsetWork&) const = default;
-};
 /// Launch lane: blocks the launch thread until `op` has ended; distance as in Edge (1: `op` of the step before).
 struct WaitWork {
   int op = 0;
@@ -192,7 +167,7 @@ struct HostPassWork {
 };
 
 using Work = std::variant<CopyWork, TemplateWork, OptimizerWork, AccumulateWork, FinishGradientWork, StepScalarsWork,
-                          InputWork, ReportWork, MemsetWork, WaitWork, HostPassWork>;
+                          InputWork, ReportWork, WaitWork, HostPassWork>;
 
 /// The part of the step that an op belongs to; memory is reported per phase (docs/design.md, "Counting").
 enum class Phase { forward, loss, backward, optimizer };

@@ -14,11 +14,11 @@ using namespace std::string_view_literals;
 constexpr std::array kTiers{"hbm"sv, "dram"sv, "nvme"sv};
 constexpr std::array kLaneKinds{"gpu_compute"sv, "copy_h2d"sv,  "copy_d2h"sv,   "copy_both"sv,
                                 "host"sv,        "nvme_read"sv, "nvme_write"sv, "launch"sv};
-constexpr std::array kTensors{
-    "weights"sv,           "low_bits"sv, "master"sv,       "moment_m"sv,     "moment_v"sv, "gradient_sum"sv,
-    "gradient_part"sv,     "gradient"sv, "norm_partial"sv, "step_scalars"sv, "tokens"sv,   "boundary"sv,
-    "boundary_gradient"sv, "kept"sv,     "recomputed"sv,   "loss"sv,         "workspace"sv};
-static_assert(kTensors.size() == static_cast<std::size_t>(TensorKind::workspace) + 1);
+constexpr auto kTensorNames = [] {
+  std::array<std::string_view, kTensors.size()> names;
+  for (std::size_t i = 0; i < names.size(); ++i) names[i] = kTensors[i].name;
+  return names;
+}();
 constexpr std::array kPhases{"forward"sv, "loss"sv, "backward"sv, "optimizer"sv};
 constexpr std::array kLayerKinds{"embedding"sv, "decoder"sv, "head"sv};
 constexpr std::array kPasses{"forward"sv, "recompute"sv, "backward"sv, "loss"sv};
@@ -26,8 +26,7 @@ constexpr std::array kKeeps{"input"sv, "input_attention"sv, "everything"sv};
 constexpr std::array kStateFormats{"planes"sv, "master_and_copy"sv, "bf16"sv};
 constexpr std::array kElementTypes{"bf16"sv, "fp32"sv};
 constexpr std::array kWorks{"copy"sv,         "template"sv, "optimizer"sv, "accumulate"sv, "finish_gradient"sv,
-                            "step_scalars"sv, "input"sv,    "report"sv,    "memset"sv,     "wait"sv,
-                            "host_pass"sv};
+                            "step_scalars"sv, "input"sv,    "report"sv,    "wait"sv,       "host_pass"sv};
 static_assert(kWorks.size() == std::variant_size_v<Work>);
 
 constexpr int kLargestIndex = 1'000'000'000;
@@ -53,7 +52,7 @@ bool take(std::string_view& text, std::string_view head) {
 
 std::span<const std::string_view> tier_names() { return kTiers; }
 std::span<const std::string_view> lane_kind_names() { return kLaneKinds; }
-std::span<const std::string_view> tensor_names() { return kTensors; }
+std::span<const std::string_view> tensor_names() { return kTensorNames; }
 std::span<const std::string_view> phase_names() { return kPhases; }
 std::span<const std::string_view> layer_kind_names() { return kLayerKinds; }
 std::span<const std::string_view> pass_names() { return kPasses; }
@@ -63,7 +62,7 @@ std::span<const std::string_view> element_type_names() { return kElementTypes; }
 std::span<const std::string_view> work_names() { return kWorks; }
 
 std::string value_label(const Value& value) {
-  std::string label(kTensors[static_cast<std::size_t>(value.tensor)]);
+  std::string label(facts(value.tensor).name);
   if (value.layer != -1) fmt::format_to(std::back_inserter(label), "/{}", value.layer);
   fmt::format_to(std::back_inserter(label), "@{}", value.version);
   if (value.micro_batch != -1) fmt::format_to(std::back_inserter(label), "#{}", value.micro_batch);
@@ -72,10 +71,10 @@ std::string value_label(const Value& value) {
 
 std::optional<Value> parse_value_label(std::string_view label) {
   const std::string_view word = label.substr(0, std::min(label.find_first_of("/@"), label.size()));
-  const auto found = std::find(kTensors.begin(), kTensors.end(), word);
-  if (found == kTensors.end()) return std::nullopt;
+  const auto found = std::find(kTensorNames.begin(), kTensorNames.end(), word);
+  if (found == kTensorNames.end()) return std::nullopt;
   Value value;
-  value.tensor = static_cast<TensorKind>(found - kTensors.begin());
+  value.tensor = static_cast<TensorKind>(found - kTensorNames.begin());
   label.remove_prefix(word.size());
   if (take(label, "/")) {
     const auto layer = take_number(label);

@@ -285,8 +285,7 @@ class Reader {
       case 5: return StepScalarsWork{};
       case 6: return InputWork{};
       case 7: return ReportWork{};
-      case 8: return MemsetWork{};
-      case 9: return WaitWork{small(object, "op", 0, kMaxCount), small(object, "distance", 0, 1)};
+      case 8: return WaitWork{small(object, "op", 0, kMaxCount), small(object, "distance", 0, 1)};
       default: return HostPassWork{object.integer("traffic_bytes", 0, kMaxBytes), threads()};
     }
   }

@@ -154,7 +154,6 @@ class Writer {
   void work(const StepScalarsWork&) {}
   void work(const InputWork&) {}
   void work(const ReportWork&) {}
-  void work(const MemsetWork&) {}
   void elements(std::int64_t count, int threads) { put(", \"elements\": {}, \"threads\": {}", count, threads); }
 
   static constexpr std::size_t kPiece = 1 << 20;

@@ -1,35 +1,47 @@
 #include "shared/ir/check_passes.h"
 
 namespace penstock {
+namespace {
+
+std::int64_t bytes_of_element(const Numerics& numerics, ElementKind element) {
+  switch (element) {
+    case ElementKind::byte: return 1;
+    case ElementKind::bf16:
+    case ElementKind::u16: return 2;
+    case ElementKind::fp32:
+    case ElementKind::int32: return 4;
+    case ElementKind::fp64: return 8;
+    case ElementKind::scalars: return 64;
+    case ElementKind::moment: return element_bytes(numerics.moments);
+    case ElementKind::gradient_sum: return element_bytes(numerics.gradient_sum);
+    case ElementKind::gradient_link: return element_bytes(numerics.gradient_link);
+  }
+  return 0;
+}
+
+}  // namespace
 
 std::int64_t value_bytes(const Schedule& schedule, const Model& model, const Value& value, Keep keep) {
-  const Numerics& numerics = schedule.numerics;
+  const auto& [tensor, name, extent, element] = facts(value.tensor);
   const BatchShape batch = schedule.micro_batch;
-  switch (value.tensor) {
-    case TensorKind::step_scalars: return 64;  // exec/optimizer/adamw.h
-    case TensorKind::tokens: return batch.sequences * schedule.micro_batches * (batch.sequence_length + 1) * 4;
-    case TensorKind::workspace: return -1;
-    default: break;
-  }
-  if (value.layer < 0 || value.layer >= model.layer_count()) return -1;
-  const Layer& layer = model.layers[static_cast<std::size_t>(value.layer)];
-  switch (value.tensor) {
-    case TensorKind::weights:
-    case TensorKind::low_bits: return layer.state_elements * 2;
-    case TensorKind::master: return layer.state_elements * 4;
-    case TensorKind::moment_m:
-    case TensorKind::moment_v: return layer.state_elements * element_bytes(numerics.moments);
-    case TensorKind::gradient_sum: return layer.gradient_elements * element_bytes(numerics.gradient_sum);
-    case TensorKind::gradient_part: return layer.gradient_elements * element_bytes(numerics.gradient_link);
-    case TensorKind::gradient: return layer.state_elements * element_bytes(numerics.gradient_link);
-    case TensorKind::norm_partial: return 8;
-    case TensorKind::boundary:
-    case TensorKind::boundary_gradient: return boundary_bytes(model, batch);
-    case TensorKind::kept: return kept_region(model, layer.kind, batch, schedule.layout(keep)).bytes;
-    case TensorKind::recomputed: return recomputed_region(model, layer.kind, batch, schedule.layout(keep)).bytes;
-    case TensorKind::loss: return 8 * (value.micro_batch < 0 ? std::int64_t{schedule.micro_batches} : 1);
-    default: return -1;
-  }
+  const bool has_layer = value.layer >= 0 && value.layer < model.layer_count();
+  if (extent == Extent::none || (!is_of_step(tensor) && !has_layer)) return -1;
+  const Layer& layer = model.layers[has_layer ? static_cast<std::size_t>(value.layer) : 0];
+  const auto elements = [&]() -> std::int64_t {
+    switch (extent) {
+      case Extent::states: return layer.state_elements;
+      case Extent::gradients: return layer.gradient_elements;
+      case Extent::boundary: return batch.tokens() * model.config.hidden;
+      case Extent::step_tokens: return batch.sequences * schedule.micro_batches * (batch.sequence_length + 1);
+      case Extent::micro_batches: return value.micro_batch < 0 ? schedule.micro_batches : 1;
+      case Extent::one: return 1;
+      case Extent::kept_region: return kept_region(model, layer.kind, batch, schedule.layout(keep)).bytes;
+      case Extent::recomputed_region: return recomputed_region(model, layer.kind, batch, schedule.layout(keep)).bytes;
+      case Extent::none: break;
+    }
+    return 0;
+  };
+  return elements() * bytes_of_element(schedule.numerics, element);
 }
 
 }  // namespace penstock

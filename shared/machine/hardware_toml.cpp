@@ -47,7 +47,8 @@ void read_gpu(const TomlDocument& document, Gpu& gpu) {
   efficiency("elementwise_efficiency", gpu.elementwise_efficiency);
   if (section.has("fill")) gpu.fill_seconds = section.seconds("fill");
   gpu.launch_seconds = section.seconds("launch");
-  if (section.has("copy_engines")) gpu.copy_engines = static_cast<int>(section.integer("copy_engines", 1, 64));
+  if (section.has("copy_engines"))
+    section.fail("copy_engines", "decides nothing: a schedule has the copy lanes of its policy; leave it out");
   if (section.has("is_host")) gpu.is_host = section.boolean("is_host");
   section.finish();
   gpu.attention = read_attention_rates(document, "attention");

@@ -13,6 +13,8 @@
 
 namespace penstock {
 
+enum class KernelId : std::uint8_t;  // shared/model/kernels.h; profiles have their names
+
 /// One point of a copy curve: a single transfer of `bytes` takes `seconds`, latency included.
 struct CopyPoint {
   double bytes = 0;
@@ -66,10 +68,10 @@ struct Cpu {
 struct MatmulPoint {
   std::int64_t m = 0, n = 0, k = 0;
   bool accumulates = false;
-  double seconds = 0;             // burst
-  std::string name = {};          // as shared/model/kernels.h has it; empty: any of the shape
-  std::int64_t output_bytes = 0;  // of one element of the result; 0: any
-  double sustained_seconds = 0;   // without a pause, power-limited; 0: burst x burst rate / sustained rate
+  double seconds = 0;                   // burst
+  std::optional<KernelId> kernel = {};  // none: any of the shape
+  std::int64_t output_bytes = 0;        // of one element of the result; 0: any
+  double sustained_seconds = 0;         // without a pause, power-limited; 0: burst x burst rate / sustained rate
 };
 
 struct AttentionPoint {
@@ -92,9 +94,9 @@ struct AttentionRates {
   double half_length = 0, backward_half_length = 0;
 };
 
-/// A kernel timed by name and bytes ("input norm", "swiglu"): elementwise kernels, by what they move.
+/// Elementwise kernels, by what they move.
 struct ElementwisePoint {
-  std::string name;  // empty: any
+  std::optional<KernelId> kernel;  // none: any
   double bytes = 0;
   double seconds = 0;            // burst
   double sustained_seconds = 0;  // without a pause; 0: as in a burst
@@ -125,12 +127,11 @@ struct Gpu {
   double launch_seconds = 0;            // of the launch thread, per kernel
   double op_launch_seconds = 0;         // of the launch thread, per op besides its kernels: waits, events
   double op_seconds = 0;                // of the GPU, per op besides its kernels
-  int copy_engines = 2;
   double watts = 0;      // board power; 0: not known
   bool is_host = false;  // the CPU stands in for the GPU: compute takes a core
   std::vector<MatmulPoint> matmuls;
   std::vector<AttentionPoint> attentions;
-  std::vector<ElementwisePoint> elementwise;  // also "adamw" and "finish gradient", where the GPU does them
+  std::vector<ElementwisePoint> elementwise;  // also the optimizer's, where the GPU does it
   // Ascending in slowdown, then in duty, each curve between (0, 0) and (1, 1); empty: share = duty.
   std::vector<PowerPoint> power;
 };

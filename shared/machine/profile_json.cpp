@@ -10,6 +10,8 @@
 #include "shared/files.h"
 #include "shared/json_reader.h"
 #include "shared/machine/profile.h"
+#include "shared/model/kernels.h"
+#include "shared/nearest_name.h"
 
 namespace penstock {
 namespace {
@@ -174,6 +176,18 @@ Cpu read_cpu(JsonObject object) {
   return cpu;
 }
 
+/// By its name; "" is any.
+std::optional<KernelId> kernel(JsonObject& point) {
+  const std::string name = point.text("name");
+  if (name.empty()) return std::nullopt;
+  if (const std::optional<KernelId> found = find_kernel(name)) return found;
+  std::array<std::string_view, kKernelNames.size()> known;
+  for (std::size_t i = 0; i < known.size(); ++i) known[i] = kKernelNames[i].name;
+  point.fail("name", fmt::format("\"{}\" is no kernel that this version executes{}", name.substr(0, 60),
+                                 meant_choice(name, known)));
+}
+std::string_view name_of(std::optional<KernelId> kernel) { return kernel ? kernel_name(*kernel) : std::string_view(); }
+
 MatmulPoint read_matmul(JsonObject& point) {
   MatmulPoint matmul;
   matmul.m = point.integer("m", 1, kMaxSize);
@@ -181,7 +195,7 @@ MatmulPoint read_matmul(JsonObject& point) {
   matmul.k = point.integer("k", 1, kMaxSize);
   matmul.accumulates = point.boolean("accumulates");
   matmul.seconds = duration(point, "seconds");
-  if (point.has("name")) matmul.name = point.text("name");
+  if (point.has("name")) matmul.kernel = kernel(point);
   if (point.has("output_bytes")) matmul.output_bytes = point.integer("output_bytes", 0, 8);
   matmul.sustained_seconds = sustained(point, "sustained_seconds", matmul.seconds);
   return matmul;
@@ -221,13 +235,14 @@ Gpu read_gpu(JsonObject object) {
   gpu.launch_seconds = seconds(object, "launch_seconds");
   gpu.op_launch_seconds = optional_seconds(object, "op_launch_seconds");
   gpu.op_seconds = optional_seconds(object, "op_seconds");
-  gpu.copy_engines = static_cast<int>(object.integer("copy_engines", 1, 64));
+  // Profiles have had it, though nothing ever asked for it: a schedule has the copy lanes of its policy.
+  if (object.has("copy_engines")) object.integer("copy_engines", 1, 64);
   gpu.is_host = object.boolean("is_host");
   gpu.matmuls = read_points<MatmulPoint>(object, "matmuls", read_matmul);
   gpu.attentions = read_points<AttentionPoint>(object, "attentions", read_attention);
   gpu.elementwise = read_points<ElementwisePoint>(object, "elementwise", [](JsonObject& point) {
     const double seconds = duration(point, "seconds");
-    return ElementwisePoint{point.text("name"), point.number("bytes", 1, 1e18), seconds,
+    return ElementwisePoint{kernel(point), point.number("bytes", 1, 1e18), seconds,
                             sustained(point, "sustained_seconds", seconds)};
   });
   if (object.has("power")) {
@@ -340,7 +355,6 @@ json gpu_json(const Gpu& gpu) {
                  {"launch_seconds", gpu.launch_seconds},
                  {"op_launch_seconds", gpu.op_launch_seconds},
                  {"op_seconds", gpu.op_seconds},
-                 {"copy_engines", gpu.copy_engines},
                  {"is_host", gpu.is_host},
                  {"matmuls", list_of(gpu.matmuls,
                                      [](const MatmulPoint& point) {
@@ -348,7 +362,7 @@ json gpu_json(const Gpu& gpu) {
                                                    {"n", point.n},
                                                    {"k", point.k},
                                                    {"accumulates", point.accumulates},
-                                                   {"name", point.name},
+                                                   {"name", name_of(point.kernel)},
                                                    {"output_bytes", point.output_bytes},
                                                    {"seconds", point.seconds},
                                                    {"sustained_seconds", point.sustained_seconds}};
@@ -367,7 +381,7 @@ json gpu_json(const Gpu& gpu) {
                                         })},
                  {"elementwise", list_of(gpu.elementwise,
                                          [](const ElementwisePoint& point) {
-                                           return json{{"name", point.name},
+                                           return json{{"name", name_of(point.kernel)},
                                                        {"bytes", point.bytes},
                                                        {"seconds", point.seconds},
                                                        {"sustained_seconds", point.sustained_seconds}};

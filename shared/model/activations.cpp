@@ -1,6 +1,7 @@
 #include "shared/model/activations.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace penstock {
@@ -30,64 +31,27 @@ class RegionBuilder {
   std::int64_t end_ = 0;
 };
 
-std::int64_t mlp_chunk(BatchShape batch, const Chunking& chunking) {
-  return chunking.mlp_tokens > 0 ? std::min(chunking.mlp_tokens, batch.tokens()) : batch.tokens();
-}
+bool is_kept(const SavedActivation& saved, Keep keep) { return keep >= saved.kept_from; }
 
-std::int64_t loss_chunk(BatchShape batch, const Chunking& chunking) {
-  return std::min(chunking.loss_tokens > 0 ? chunking.loss_tokens : kDefaultLossTokens, batch.tokens());
-}
-
-/// The tensors that backward reads, in the order in which forward makes them.
-constexpr Activation kSaved[] = {Activation::qk_raw, Activation::qkv,    Activation::attention,
-                                 Activation::lse,    Activation::middle, Activation::gate_up};
-
-std::int64_t saved_bytes(const Model& model, Activation activation, BatchShape batch, std::int64_t mlp_rows) {
-  const std::int64_t tokens = batch.tokens();
-  switch (activation) {
-    case Activation::qk_raw:
-      return model.config.qk_norm ? tokens * (model.query_columns() + model.key_columns()) * kBf16 : 0;
-    case Activation::qkv: return tokens * model.qkv_columns() * kBf16;
-    case Activation::attention: return tokens * model.query_columns() * kBf16;
-    case Activation::lse: return batch.sequences * model.config.heads * batch.sequence_length * kFp32;
-    case Activation::middle: return tokens * model.config.hidden * kBf16;
-    case Activation::gate_up: return mlp_rows * 2 * model.config.intermediate * kBf16;
-    default: return 0;
-  }
-}
-
-bool is_kept(Activation activation, Keep keep) {
-  switch (keep) {
-    case Keep::input: return false;
-    // attention + lse spare the recompute the attention itself, middle its output projection.
-    case Keep::input_attention:
-      return activation == Activation::attention || activation == Activation::lse || activation == Activation::middle;
-    case Keep::everything: return true;
-  }
-  return false;
-}
-
-void add_saved(RegionBuilder& builder, const Model& model, Activation activation, BatchShape batch,
+void add_saved(RegionBuilder& builder, const Model& model, const SavedActivation& saved, BatchShape batch,
                std::int64_t mlp_rows) {
-  if (const std::int64_t bytes = saved_bytes(model, activation, batch, mlp_rows); bytes > 0)
-    builder.add(activation, bytes);
+  if (const std::int64_t bytes = saved.bytes(model, batch, mlp_rows); bytes > 0) builder.add(saved.activation, bytes);
 }
 
-/// True for what forward has made once attention has run; middle and the MLP come later.
-bool is_made_by_attention(Activation activation) {
-  return activation != Activation::middle && activation != Activation::gate_up;
-}
+constexpr const SavedActivation& kGateUp =
+    *std::find_if(std::begin(kSavedActivations), std::end(kSavedActivations),
+                  [](const SavedActivation& saved) { return saved.activation == Activation::gate_up; });
 
 /// Norms and MLP are dead while attention runs, and only attention reads its output's gradient and more of the
 /// libraries' workspace than matmuls get: the former lie over the latter.
 void add_decoder_fields(RegionBuilder& builder, const Model& model, Pass pass, BatchShape batch,
                         const LayoutOptions& options) {
-  const std::int64_t tokens = batch.tokens(), chunk = mlp_chunk(batch, options.chunking);
+  const std::int64_t tokens = batch.tokens(), chunk = mlp_rows(batch, options.chunking);
   const std::int64_t hidden = model.config.hidden, intermediate = model.config.intermediate;
   const auto add_unkept = [&](bool by_attention) {
-    for (const Activation activation : kSaved)
-      if (!is_kept(activation, options.keep) && is_made_by_attention(activation) == by_attention)
-        add_saved(builder, model, activation, batch, chunk);
+    for (const SavedActivation& saved : kSavedActivations)
+      if (!is_kept(saved, options.keep) && saved.by_attention == by_attention)
+        add_saved(builder, model, saved, batch, chunk);
   };
   if (pass == Pass::forward) add_unkept(true);
   if (pass == Pass::backward) builder.add(Activation::d_qkv, tokens * model.qkv_columns() * kBf16);
@@ -101,7 +65,7 @@ void add_decoder_fields(RegionBuilder& builder, const Model& model, Pass pass, B
   // A recompute needs both only where it also makes the next layer's input (block recompute).
   builder.add(Activation::product, chunk * intermediate * kBf16);
   if (pass != Pass::forward && mlp_recomputed_in_backward(batch, options))
-    add_saved(builder, model, Activation::gate_up, batch, chunk);
+    add_saved(builder, model, kGateUp, batch, chunk);
   if (pass != Pass::backward) return;
   builder.add(Activation::d_product, chunk * intermediate * kBf16);
   builder.add(Activation::d_gate_up, chunk * 2 * intermediate * kBf16);
@@ -116,29 +80,37 @@ const Field* Region::find(Activation activation) const {
   return nullptr;
 }
 
+std::int64_t mlp_rows(BatchShape batch, const Chunking& chunking) {
+  return chunking.mlp_tokens > 0 ? std::min(chunking.mlp_tokens, batch.tokens()) : batch.tokens();
+}
+
+std::int64_t loss_rows(BatchShape batch, const Chunking& chunking) {
+  return std::min(chunking.loss_tokens > 0 ? chunking.loss_tokens : kDefaultLossTokens, batch.tokens());
+}
+
 std::int64_t boundary_bytes(const Model& model, BatchShape batch) {
   return batch.tokens() * model.config.hidden * kBf16;
 }
 
 bool mlp_recomputed_in_backward(BatchShape batch, const LayoutOptions& options) {
-  return mlp_chunk(batch, options.chunking) < batch.tokens() && !is_kept(Activation::gate_up, options.keep);
+  return mlp_rows(batch, options.chunking) < batch.tokens() && !is_kept(kGateUp, options.keep);
 }
 
 Region kept_region(const Model& model, LayerKind kind, BatchShape batch, const LayoutOptions& options) {
   RegionBuilder builder;
   if (kind == LayerKind::decoder)
-    for (const Activation activation : kSaved)
-      if (is_kept(activation, options.keep)) add_saved(builder, model, activation, batch, batch.tokens());
+    for (const SavedActivation& saved : kSavedActivations)
+      if (is_kept(saved, options.keep)) add_saved(builder, model, saved, batch, batch.tokens());
   return builder.take();
 }
 
 Region recomputed_region(const Model& model, LayerKind kind, BatchShape batch, const LayoutOptions& options) {
   RegionBuilder builder;
   if (kind == LayerKind::decoder)
-    for (const Activation activation : kSaved) {
-      if (is_kept(activation, options.keep)) continue;
-      if (activation == Activation::gate_up && mlp_recomputed_in_backward(batch, options)) continue;
-      add_saved(builder, model, activation, batch, batch.tokens());
+    for (const SavedActivation& saved : kSavedActivations) {
+      if (is_kept(saved, options.keep)) continue;
+      if (saved.activation == Activation::gate_up && mlp_recomputed_in_backward(batch, options)) continue;
+      add_saved(builder, model, saved, batch, batch.tokens());
     }
   return builder.take();
 }
@@ -156,7 +128,7 @@ Region workspace_region(const Model& model, LayerKind kind, Pass pass, BatchShap
   } else if (kind == LayerKind::head) {
     builder.add(Activation::normed, tokens * config.hidden * kBf16);
     builder.add(Activation::d_normed, tokens * config.hidden * kBf16);
-    builder.add(Activation::logits, loss_chunk(batch, options.chunking) * config.vocabulary * kBf16);
+    builder.add(Activation::logits, loss_rows(batch, options.chunking) * config.vocabulary * kBf16);
     builder.add(Activation::row_stats, tokens * 4 * kFp32);
     if (options.library_bytes > 0)
       builder.add(Activation::library, std::min(options.library_bytes, kLibraryWorkspaceBytes));

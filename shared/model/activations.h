@@ -8,8 +8,12 @@
 // A tensor that is neither kept nor recomputed but that the pass produces lies in the workspace. There, what is dead
 // while attention runs shares bytes with what only attention needs. The gradient of `middle` has no place of its own:
 // it lies where the gradient of the layer's input will, which is added to it row by row.
+//
+// A new tensor that forward leaves for backward is an enumerator and a line of kSavedActivations here, and its use in
+// each backend; scratch is an enumerator and its place in activations.cpp.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -38,6 +42,10 @@ struct Chunking {                // comparable: two runs with different chunks h
 };
 inline constexpr std::int64_t kDefaultLossTokens = 1024;
 
+/// Rows of a chunk of the MLP, and of the logits: the whole micro-batch if it is smaller.
+std::int64_t mlp_rows(BatchShape batch, const Chunking& chunking);
+std::int64_t loss_rows(BatchShape batch, const Chunking& chunking);
+
 enum class Activation {
   // decoder, saved for backward
   qk_raw,     // [tokens, (heads + kv_heads) head_dim] bf16: q, k before QK norm; only with qk_norm
@@ -63,6 +71,35 @@ enum class Activation {
   reduction,  // fp32 partial sums over rows (norm weights, biases, a token's rows): kReductionRows x widest column
               // count
   library,    // workspace of cuDNN, all of it; of cuBLAS, the first kLibraryWorkspaceBytes
+};
+
+inline constexpr std::size_t kActivations = static_cast<std::size_t>(Activation::library) + 1;
+
+/// A tensor that backward reads.
+struct SavedActivation {
+  Activation activation;
+  Keep kept_from;     // kept at this level and above, else made again
+  bool by_attention;  // forward has made it once attention has run; the others come later
+  std::int64_t (*bytes)(const Model& model, BatchShape batch, std::int64_t mlp_rows);  // 0: the model has none
+};
+
+/// In the order in which forward makes them. attention + lse spare the recompute the attention itself, middle its
+/// output projection.
+inline constexpr SavedActivation kSavedActivations[] = {
+    {Activation::qk_raw, Keep::everything, true,
+     [](const Model& m, BatchShape batch, std::int64_t) {
+       return m.config.qk_norm ? 2 * batch.tokens() * (m.query_columns() + m.key_columns()) : 0;
+     }},
+    {Activation::qkv, Keep::everything, true,
+     [](const Model& m, BatchShape batch, std::int64_t) { return 2 * batch.tokens() * m.qkv_columns(); }},
+    {Activation::attention, Keep::input_attention, true,
+     [](const Model& m, BatchShape batch, std::int64_t) { return 2 * batch.tokens() * m.query_columns(); }},
+    {Activation::lse, Keep::input_attention, true,
+     [](const Model& m, BatchShape batch, std::int64_t) { return 4 * batch.tokens() * m.config.heads; }},
+    {Activation::middle, Keep::input_attention, false,
+     [](const Model& m, BatchShape batch, std::int64_t) { return 2 * batch.tokens() * m.config.hidden; }},
+    {Activation::gate_up, Keep::everything, false,
+     [](const Model& m, BatchShape, std::int64_t mlp_rows) { return 4 * mlp_rows * m.config.intermediate; }},
 };
 
 inline constexpr std::int64_t kReductionRows = 256;

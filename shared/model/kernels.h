@@ -1,32 +1,325 @@
-// What a template op executes, kernel by kernel: the list that the cost model prices, that FLOP counts sum over,
-// and that calibration measures. Both backends execute exactly these kernels, in this order.
+// What a template op executes, kernel by kernel: the list that the cost model prices, that FLOP counts sum over, and
+// that calibration measures. Both backends execute exactly these kernels, each name as often as it is listed.
+//
+// The one place for all of them. A new kernel is an enumerator, its name and its line in kTemplateKernels here, and its
+// execution in each backend (exec/host, exec/cuda), which says `mark(KernelId::...)` after it; tests hold what the
+// backends execute against this list, and calibration measures whatever they mark.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <vector>
 
 #include "shared/model/activations.h"
+#include "shared/model/attention.h"
 #include "shared/model/model.h"
 
 namespace penstock {
 
 enum class KernelKind { matmul, attention_forward, attention_backward, elementwise };
 
+enum class KernelId : std::uint8_t {
+  // embedding
+  embedding,
+  embedding_gradient_zero,
+  embedding_backward,
+  // decoder
+  input_norm,
+  qkv,
+  rotary,
+  qk_norm_and_rotary,
+  attention,
+  attention_output,
+  middle_norm,
+  gate_up,
+  swiglu,
+  down,
+  down_input_gradient,
+  swiglu_backward,
+  down_weight_gradient,
+  gate_up_weight_gradient,
+  gate_up_input_gradient,
+  middle_norm_backward,
+  attention_output_weight_gradient,
+  attention_output_input_gradient,
+  attention_backward,
+  rotary_backward,
+  qk_norm_and_rotary_backward,
+  qkv_bias_gradient,
+  qkv_weight_gradient,
+  qkv_input_gradient,
+  input_norm_backward,
+  // head
+  final_norm,
+  logits,
+  cross_entropy,
+  projection_input_gradient,
+  projection_weight_gradient,
+  loss_sum,
+  final_norm_backward,
+  // no template's: the optimizer's, where the GPU does it
+  adamw,
+  finish_gradient,
+};
+
+struct KernelName {
+  KernelId kernel;
+  std::string_view name;  // in profiles and in messages
+};
+
+/// In the order of the enumerators.
+inline constexpr std::array kKernelNames{
+    KernelName{KernelId::embedding, "embedding"},
+    KernelName{KernelId::embedding_gradient_zero, "embedding gradient zero"},
+    KernelName{KernelId::embedding_backward, "embedding backward"},
+    KernelName{KernelId::input_norm, "input norm"},
+    KernelName{KernelId::qkv, "qkv"},
+    KernelName{KernelId::rotary, "rotary"},
+    KernelName{KernelId::qk_norm_and_rotary, "qk norm and rotary"},
+    KernelName{KernelId::attention, "attention"},
+    KernelName{KernelId::attention_output, "attention output"},
+    KernelName{KernelId::middle_norm, "middle norm"},
+    KernelName{KernelId::gate_up, "gate_up"},
+    KernelName{KernelId::swiglu, "swiglu"},
+    KernelName{KernelId::down, "down"},
+    KernelName{KernelId::down_input_gradient, "down input gradient"},
+    KernelName{KernelId::swiglu_backward, "swiglu backward"},
+    KernelName{KernelId::down_weight_gradient, "down weight gradient"},
+    KernelName{KernelId::gate_up_weight_gradient, "gate_up weight gradient"},
+    KernelName{KernelId::gate_up_input_gradient, "gate_up input gradient"},
+    KernelName{KernelId::middle_norm_backward, "middle norm backward"},
+    KernelName{KernelId::attention_output_weight_gradient, "attention output weight gradient"},
+    KernelName{KernelId::attention_output_input_gradient, "attention output input gradient"},
+    KernelName{KernelId::attention_backward, "attention backward"},
+    KernelName{KernelId::rotary_backward, "rotary backward"},
+    KernelName{KernelId::qk_norm_and_rotary_backward, "qk norm and rotary backward"},
+    KernelName{KernelId::qkv_bias_gradient, "qkv bias gradient"},
+    KernelName{KernelId::qkv_weight_gradient, "qkv weight gradient"},
+    KernelName{KernelId::qkv_input_gradient, "qkv input gradient"},
+    KernelName{KernelId::input_norm_backward, "input norm backward"},
+    KernelName{KernelId::final_norm, "final norm"},
+    KernelName{KernelId::logits, "logits"},
+    KernelName{KernelId::cross_entropy, "cross entropy"},
+    KernelName{KernelId::projection_input_gradient, "projection input gradient"},
+    KernelName{KernelId::projection_weight_gradient, "projection weight gradient"},
+    KernelName{KernelId::loss_sum, "loss sum"},
+    KernelName{KernelId::final_norm_backward, "final norm backward"},
+    KernelName{KernelId::adamw, "adamw"},
+    KernelName{KernelId::finish_gradient, "finish gradient"},
+};
+
+constexpr std::string_view kernel_name(KernelId kernel) { return kKernelNames[static_cast<std::size_t>(kernel)].name; }
+/// nullopt: no kernel is called so.
+std::optional<KernelId> find_kernel(std::string_view name);
+
+// --- which kernels a pass has -------------------------------------------------------------------------------------
+
+/// The parts that passes are made of; kernels.cpp says which pass makes which.
+enum class Part {
+  embed,
+  embedding_overwrite,  // where the gradient is not added to
+  embedding_gradient,
+  make_qkv,
+  make_middle,    // attention and its output projection
+  make_gate_up,   // the norm before the MLP
+  gate_up_chunk,  // by chunks of tokens, as the next
+  output_chunk,
+  backward_begin,
+  gate_up_again,  // by chunks
+  backward_mlp,   // by chunks
+  backward_rest,
+  head_begin,
+  head_chunk,  // by chunks
+  head_end,
+};
+
+/// What the formulas below are made of. `rows`: tokens of a chunk, or all of them.
+struct KernelShape {
+  const Model& model;
+  std::int64_t rows = 0, gradient_bytes = 0;
+  std::int64_t hidden = model.config.hidden, intermediate = model.config.intermediate,
+               vocabulary = model.config.vocabulary;
+  std::int64_t qkv = model.qkv_columns(), query = model.query_columns(), key = model.key_columns();
+};
+
+/// [m, k] x [k, n]
+struct Product {
+  std::int64_t m = 0, n = 0, k = 0;
+};
+
+enum class ProductResult {
+  activation,  // bf16
+  residual,    // bf16, another of its size is added on the way out
+  gradient,    // of weights: added to what is there, or over it
+};
+
+/// One line: `product` of matmuls, `bytes` of elementwise kernels, neither of attention.
+struct TemplateKernel {
+  Part part;
+  KernelId kernel;
+  KernelKind kind = KernelKind::elementwise;
+  Product (*product)(const KernelShape&) = nullptr;
+  ProductResult result = ProductResult::activation;
+  std::int64_t (*bytes)(const KernelShape&) = nullptr;
+  bool (*exists)(const ModelConfig&) = nullptr;  // nullptr: in every model
+};
+
+namespace kernels_h {
+using S = KernelShape;
+using enum ProductResult;
+
+constexpr TemplateKernel matmul(Part part, KernelId kernel, Product (*product)(const S&),
+                                ProductResult result = activation) {
+  return {part, kernel, KernelKind::matmul, product, result};
+}
+constexpr TemplateKernel elementwise(Part part, KernelId kernel, std::int64_t (*bytes)(const S&),
+                                     bool (*exists)(const ModelConfig&) = nullptr) {
+  return {part, kernel, KernelKind::elementwise, nullptr, activation, bytes, exists};
+}
+constexpr bool has_norm(const ModelConfig& c) { return c.qk_norm; }
+constexpr bool has_no_norm(const ModelConfig& c) { return !c.qk_norm; }
+constexpr bool has_bias(const ModelConfig& c) { return c.qkv_bias; }
+}  // namespace kernels_h
+
+/// In the order of execution of each pass. Bytes: each input read once, each output written once; 2 is of bf16.
+inline constexpr auto kTemplateKernels = [] {
+  using namespace kernels_h;
+  using enum KernelId;
+  return std::array{
+      elementwise(Part::embed, embedding, [](const S& s) { return 4 * s.rows * s.hidden; }),
+      elementwise(Part::embedding_overwrite, embedding_gradient_zero,
+                  [](const S& s) { return s.vocabulary * s.hidden * s.gradient_bytes; }),
+      elementwise(Part::embedding_gradient, embedding_backward,
+                  [](const S& s) { return s.rows * s.hidden * (2 + 2 * s.gradient_bytes); }),
+
+      elementwise(Part::make_qkv, input_norm, [](const S& s) { return 4 * s.rows * s.hidden; }),
+      matmul(Part::make_qkv, qkv,
+             [](const S& s) {
+               return Product{s.rows, s.qkv, s.hidden};
+             }),
+      // In place on q and k; with QK norm, which shares the kernel, the values before it are written (or read) too.
+      elementwise(
+          Part::make_qkv, rotary, [](const S& s) { return 4 * s.rows * (s.query + s.key); }, has_no_norm),
+      elementwise(
+          Part::make_qkv, qk_norm_and_rotary, [](const S& s) { return 6 * s.rows * (s.query + s.key); }, has_norm),
+      TemplateKernel{Part::make_middle, attention, KernelKind::attention_forward},
+      matmul(
+          Part::make_middle, attention_output,
+          [](const S& s) {
+            return Product{s.rows, s.hidden, s.query};
+          },
+          residual),
+      elementwise(Part::make_gate_up, middle_norm, [](const S& s) { return 4 * s.rows * s.hidden; }),
+      matmul(Part::gate_up_chunk, gate_up,
+             [](const S& s) {
+               return Product{s.rows, 2 * s.intermediate, s.hidden};
+             }),
+      elementwise(Part::output_chunk, swiglu, [](const S& s) { return 6 * s.rows * s.intermediate; }),
+      matmul(
+          Part::output_chunk, down,
+          [](const S& s) {
+            return Product{s.rows, s.hidden, s.intermediate};
+          },
+          residual),
+
+      elementwise(Part::backward_begin, middle_norm, [](const S& s) { return 4 * s.rows * s.hidden; }),
+      matmul(Part::gate_up_again, gate_up,
+             [](const S& s) {
+               return Product{s.rows, 2 * s.intermediate, s.hidden};
+             }),
+      matmul(Part::backward_mlp, down_input_gradient,
+             [](const S& s) {
+               return Product{s.rows, s.intermediate, s.hidden};
+             }),
+      // Reads gate, up and the product's gradient; writes the gradients of gate and up, and the product once more.
+      elementwise(Part::backward_mlp, swiglu_backward, [](const S& s) { return 12 * s.rows * s.intermediate; }),
+      matmul(
+          Part::backward_mlp, down_weight_gradient,
+          [](const S& s) {
+            return Product{s.hidden, s.intermediate, s.rows};
+          },
+          gradient),
+      matmul(
+          Part::backward_mlp, gate_up_weight_gradient,
+          [](const S& s) {
+            return Product{2 * s.intermediate, s.hidden, s.rows};
+          },
+          gradient),
+      matmul(Part::backward_mlp, gate_up_input_gradient,
+             [](const S& s) {
+               return Product{s.rows, s.hidden, 2 * s.intermediate};
+             }),
+      elementwise(Part::backward_rest, middle_norm_backward, [](const S& s) { return 8 * s.rows * s.hidden; }),
+      matmul(
+          Part::backward_rest, attention_output_weight_gradient,
+          [](const S& s) {
+            return Product{s.hidden, s.query, s.rows};
+          },
+          gradient),
+      matmul(Part::backward_rest, attention_output_input_gradient,
+             [](const S& s) {
+               return Product{s.rows, s.query, s.hidden};
+             }),
+      TemplateKernel{Part::backward_rest, attention_backward, KernelKind::attention_backward},
+      elementwise(
+          Part::backward_rest, rotary_backward, [](const S& s) { return 4 * s.rows * (s.query + s.key); }, has_no_norm),
+      elementwise(
+          Part::backward_rest, qk_norm_and_rotary_backward, [](const S& s) { return 6 * s.rows * (s.query + s.key); },
+          has_norm),
+      elementwise(
+          Part::backward_rest, qkv_bias_gradient, [](const S& s) { return 2 * s.rows * s.qkv; }, has_bias),
+      elementwise(Part::backward_rest, input_norm, [](const S& s) { return 4 * s.rows * s.hidden; }),
+      matmul(
+          Part::backward_rest, qkv_weight_gradient,
+          [](const S& s) {
+            return Product{s.qkv, s.hidden, s.rows};
+          },
+          gradient),
+      matmul(Part::backward_rest, qkv_input_gradient,
+             [](const S& s) {
+               return Product{s.rows, s.hidden, s.qkv};
+             }),
+      elementwise(Part::backward_rest, input_norm_backward, [](const S& s) { return 8 * s.rows * s.hidden; }),
+
+      elementwise(Part::head_begin, final_norm, [](const S& s) { return 4 * s.rows * s.hidden; }),
+      matmul(Part::head_chunk, logits,
+             [](const S& s) {
+               return Product{s.rows, s.vocabulary, s.hidden};
+             }),
+      elementwise(Part::head_chunk, cross_entropy, [](const S& s) { return 4 * s.rows * s.vocabulary; }),
+      matmul(Part::head_chunk, projection_input_gradient,
+             [](const S& s) {
+               return Product{s.rows, s.hidden, s.vocabulary};
+             }),
+      matmul(
+          Part::head_chunk, projection_weight_gradient,
+          [](const S& s) {
+            return Product{s.vocabulary, s.hidden, s.rows};
+          },
+          gradient),
+      elementwise(Part::head_end, loss_sum, [](const S& s) { return 16 * s.rows; }),
+      elementwise(Part::head_end, final_norm_backward, [](const S& s) { return 6 * s.rows * s.hidden; }),
+  };
+}();
+
 /// One kernel, executed `count` times (chunks).
 struct Kernel {
   KernelKind kind = KernelKind::elementwise;
-  std::string_view name;  // static text: "qkv", "gate_up", "qkv weight gradient", "input norm", ...
+  std::optional<KernelId> id;  // none: a pass over memory that no table has
   // matmul: [m, k] x [k, n]; `accumulates` if it adds to an existing fp32 (or bf16) result.
   std::int64_t m = 0, n = 0, k = 0;
   bool accumulates = false;
   std::int64_t output_bytes = 0;  // of one element of the matmul's result: 2 or 4
-  // attention: causal, grouped-query
-  std::int64_t sequences = 0, length = 0, heads = 0, kv_heads = 0, head_dim = 0;
+  AttentionSpec attention;
   std::int64_t count = 1;
-  double flops = 0;        // one execution. matmul: 2 m n k. Attention: as executed, causal counted half:
-                           // forward 2 s h d L^2 (two products of 2 L^2 d, half of it), backward 2.5 times that.
+  double flops = 0;        // one execution. matmul: 2 m n k. Attention: AttentionSpec's
   std::int64_t bytes = 0;  // one execution: each input read once, each output written once
+
+  /// "" without an id.
+  std::string_view name() const { return id ? kernel_name(*id) : std::string_view(); }
 };
 
 /// The kernels of one template op. `writes_output`: for Pass::recompute, whether the op also makes the next

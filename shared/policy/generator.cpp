@@ -108,95 +108,94 @@ class StepWriter {
 
   void write_micro_batch(int index, int position, int micro_batch) {
     const Visit visit = plan_.visit(index);
+    const auto run = [&](const char* name, int layer, Pass pass) {
+      template_op(name, index, layer, position, micro_batch, pass);
+    };
     switch (visit.kind) {
-      case VisitKind::forward: forward(index, position, micro_batch); break;
-      case VisitKind::loss: loss(index, position, micro_batch); break;
+      case VisitKind::forward:
+        run("forward", visit.layer, Pass::forward);
+        activations_.evict(visit.layer, position);
+        break;
+      case VisitKind::loss: run("loss", plan_.head, Pass::loss); break;
       case VisitKind::recompute:
         activations_.fetch(index, position);
-        recompute(index, position, micro_batch);
+        run("recompute", visit.layer, Pass::recompute);
         break;
       case VisitKind::redo_backward:
         activations_.fetch(index, position);
-        recompute(index, position, micro_batch);
-        backward(index, position, micro_batch);
+        run("recompute", visit.layer, Pass::recompute);
+        run("backward", visit.layer, Pass::backward);
         break;
       case VisitKind::backward:
         activations_.fetch(index, position);
-        backward(index, position, micro_batch);
+        run("backward", visit.layer, Pass::backward);
         break;
-      case VisitKind::embedding_backward: embedding_backward(position, micro_batch); break;
+      case VisitKind::embedding_backward: run("backward", 0, Pass::backward); break;
     }
   }
 
-  Op template_op(const char* name, Phase phase, int layer, int micro_batch, Pass pass) {
+  /// The pass of a template, with the operands that it has.
+  void template_op(const char* name, int index, int layer, int position, int micro_batch, Pass pass) {
+    const Slot slot{index, layer, position, micro_batch, pass};
     Op op;
     op.name = op_name(name, layer, micro_batch);
     op.lane = writer_.compute();
     op.layer = layer;
     op.micro_batch = micro_batch;
-    op.phase = phase;
+    op.phase = pass == Pass::forward ? Phase::forward : pass == Pass::loss ? Phase::loss : Phase::backward;
     op.work = TemplateWork{plan_.kind(layer), pass, plan_.keep(layer)};
-    return op;
-  }
-
-  void add_template(Op op, Pass pass) {
-    const std::int64_t bytes = plan_.workspace_bytes(op.layer, pass);
-    if (bytes > 0) op.writes.push_back(activations_.workspace(bytes));
+    for (const OperandUse& use : operand_uses(plan_.kind(layer), pass)) add_operand(op, use, slot);
     writer_.add(std::move(op));
   }
 
-  void forward(int index, int position, int micro_batch) {
-    const int layer = plan_.visit(index).layer;
-    Op op = template_op("forward", Phase::forward, layer, micro_batch, Pass::forward);
-    op.reads = weights_.reads(index);
-    op.reads.push_back(layer == 0 ? tokens_ : activations_.forward_input(layer, position));
-    op.writes.push_back(activations_.forward_output(layer, position));
-    if (layer > 0 && activations_.has_kept(layer)) op.writes.push_back(activations_.forward_kept(layer, position));
-    add_template(std::move(op), Pass::forward);
-    activations_.evict(layer, position);
-  }
+  /// Where and what of the step a template op is.
+  struct Slot {
+    int visit, layer, position, micro_batch;
+    Pass pass;
+  };
 
-  void loss(int index, int position, int micro_batch) {
-    const int layer = plan_.head;
-    Op op = template_op("loss", Phase::loss, layer, micro_batch, Pass::loss);
-    op.reads = weights_.reads(index);
-    op.reads.push_back(tokens_);
-    op.reads.push_back(activations_.forward_input(layer, position));
-    op.writes.push_back(activations_.boundary_gradient(layer, position));
-    gradients_.contribute(op, layer, micro_batch);
-    op.writes.push_back({loss_.buffer, 8 * micro_batch, 8, {TensorKind::loss, layer, 0, micro_batch}});
-    add_template(std::move(op), Pass::loss);
-  }
-
-  void recompute(int index, int position, int micro_batch) {
-    const Visit visit = plan_.visit(index);
-    Op op = template_op("recompute", Phase::backward, visit.layer, micro_batch, Pass::recompute);
-    op.reads = weights_.reads(index);
-    op.reads.push_back(activations_.backward_input(visit.layer, position));
-    if (activations_.has_kept(visit.layer)) op.reads.push_back(activations_.kept(visit.layer, position));
-    op.writes.push_back(activations_.recomputed(visit, position));
-    if (visit.writes_output) op.writes.push_back(activations_.recompute_output(visit, position));
-    add_template(std::move(op), Pass::recompute);
-  }
-
-  void backward(int index, int position, int micro_batch) {
-    const Visit visit = plan_.visit(index);
-    Op op = template_op("backward", Phase::backward, visit.layer, micro_batch, Pass::backward);
-    op.reads = weights_.reads(index);
-    op.reads.push_back(activations_.backward_input(visit.layer, position));
-    if (activations_.has_kept(visit.layer)) op.reads.push_back(activations_.kept(visit.layer, position));
-    if (plan_.recomputes(visit.layer)) op.reads.push_back(activations_.recomputed(visit, position));
-    op.reads.push_back(activations_.boundary_gradient(visit.layer + 1, position));
-    op.writes.push_back(activations_.boundary_gradient(visit.layer, position));
-    gradients_.contribute(op, visit.layer, micro_batch);
-    add_template(std::move(op), Pass::backward);
-  }
-
-  void embedding_backward(int position, int micro_batch) {
-    Op op = template_op("backward", Phase::backward, 0, micro_batch, Pass::backward);
-    op.reads = {tokens_, activations_.boundary_gradient(1, position)};
-    gradients_.contribute(op, 0, micro_batch);
-    add_template(std::move(op), Pass::backward);
+  void add_operand(Op& op, const OperandUse& use, const Slot& slot) {
+    std::vector<Access>& accesses = use.use == Use::reads ? op.reads : op.writes;
+    const auto& [visit_index, layer, position, micro_batch, pass] = slot;
+    const Visit visit = plan_.visit(visit_index);
+    const bool backward = pass == Pass::recompute || pass == Pass::backward;
+    switch (use.operand) {
+      case TemplateOperand::weights:
+        for (const Access& weights : weights_.reads(visit_index)) accesses.push_back(weights);
+        break;
+      case TemplateOperand::tied_weights: break;  // among what the weights' stream needs for the visit
+      case TemplateOperand::tokens: accesses.push_back(tokens_); break;
+      case TemplateOperand::input:
+        accesses.push_back(backward ? activations_.backward_input(layer, position)
+                                    : activations_.forward_input(layer, position));
+        break;
+      case TemplateOperand::output:
+        if (pass == Pass::forward) accesses.push_back(activations_.forward_output(layer, position));
+        if (pass == Pass::recompute && visit.writes_output)
+          accesses.push_back(activations_.recompute_output(visit, position));
+        break;
+      case TemplateOperand::kept:
+        if (activations_.has_kept(layer))
+          accesses.push_back(backward ? activations_.kept(layer, position)
+                                      : activations_.forward_kept(layer, position));
+        break;
+      case TemplateOperand::recomputed:
+        if (pass == Pass::recompute || plan_.recomputes(layer))
+          accesses.push_back(activations_.recomputed(visit, position));
+        break;
+      case TemplateOperand::output_gradient:
+        accesses.push_back(activations_.boundary_gradient(layer + 1, position));
+        break;
+      case TemplateOperand::input_gradient: accesses.push_back(activations_.boundary_gradient(layer, position)); break;
+      case TemplateOperand::gradient: gradients_.contribute(op, layer, micro_batch); break;
+      case TemplateOperand::loss:
+        accesses.push_back({loss_.buffer, 8 * micro_batch, 8, {TensorKind::loss, layer, 0, micro_batch}});
+        break;
+      case TemplateOperand::workspace:
+        if (const std::int64_t bytes = plan_.workspace_bytes(layer, pass); bytes > 0)
+          accesses.push_back(activations_.workspace(bytes));
+        break;
+    }
   }
 
   const Plan& plan_;

@@ -44,7 +44,6 @@ StallCause cause_of(const Schedule& schedule, const Op& op) {
     StallCause operator()(const StepScalarsWork&) const { return StallCause::optimizer; }
     StallCause operator()(const InputWork&) const { return StallCause::input; }
     StallCause operator()(const ReportWork&) const { return StallCause::overhead; }
-    StallCause operator()(const MemsetWork&) const { return StallCause::gradient_slab; }
     StallCause operator()(const WaitWork&) const { return StallCause::launch; }
     StallCause operator()(const HostPassWork&) const { return StallCause::optimizer; }
   };

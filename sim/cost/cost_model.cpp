@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <tuple>
 
 #include "shared/error.h"
@@ -105,12 +106,12 @@ class CostModel {
     use(cost, kHbm, std::min(bytes, cost.fluid_seconds * machine_.gpu.hbm_bytes_per_second));
   }
 
-  /// One kernel that does nothing but move bytes in HBM; "" where calibration has none of the kind.
-  OpCost hbm_pass(double bytes, std::string_view name = "") const {
+  /// One kernel that does nothing but move bytes in HBM; none where calibration has none of the kind.
+  OpCost hbm_pass(double bytes, std::optional<KernelId> id = std::nullopt) const {
     if (machine_.gpu.hbm_bytes_per_second <= 0) missing("gpu.hbm");
     OpCost cost;
     Kernel kernel;
-    kernel.name = name;
+    kernel.id = id;
     kernel.bytes = static_cast<std::int64_t>(bytes);
     const KernelSeconds seconds = kernel_seconds(machine_.gpu, kernel);
     cost.fluid_seconds = seconds.burst;
@@ -148,7 +149,7 @@ class CostModel {
   OpCost price(const OptimizerWork& work) const {
     const double elements = static_cast<double>(work.elements);
     const double traffic = elements * optimizer_bytes_per_parameter(schedule_.numerics);
-    if (in_hbm()) return hbm_pass(traffic, "adamw");
+    if (in_hbm()) return hbm_pass(traffic, KernelId::adamw);
     return host_pass(traffic, adamw_cost(machine_.cpu, schedule_.numerics, work.threads), work.threads);
   }
   OpCost price(const AccumulateWork& work) const {
@@ -161,13 +162,12 @@ class CostModel {
   OpCost price(const FinishGradientWork& work) const {
     const Numerics& numerics = schedule_.numerics;
     return in_hbm()
-               ? hbm_pass(accessed(), "finish gradient")
+               ? hbm_pass(accessed(), KernelId::finish_gradient)
                : host_pass(accessed(), work.threads, finish_pass_name(numerics.gradient_sum, numerics.gradient_link));
   }
   OpCost price(const HostPassWork& work) const {
     return host_pass(static_cast<double>(work.traffic_bytes), work.threads);
   }
-  OpCost price(const MemsetWork&) const { return pass(bytes_of(op_->writes), 1); }
   OpCost price(const InputWork&) const { return pass(bytes_of(op_->writes), 1); }
   OpCost price(const StepScalarsWork&) const { return fixed(); }
   OpCost price(const ReportWork&) const { return fixed(); }

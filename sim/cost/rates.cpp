@@ -16,9 +16,9 @@ bool same_shape(const MatmulPoint& point, const Kernel& kernel) {
   return point.m == kernel.m && point.n == kernel.n && point.k == kernel.k;
 }
 
-/// The same product by name and result, where the point has them.
+/// The same product by kernel and result, where the point has them.
 bool same_product(const MatmulPoint& point, const Kernel& kernel) {
-  return (point.name.empty() || point.name == kernel.name) &&
+  return (!point.kernel || point.kernel == kernel.id) &&
          (point.output_bytes == 0 || kernel.output_bytes == 0 || point.output_bytes == kernel.output_bytes);
 }
 
@@ -104,7 +104,7 @@ KernelSeconds matmul_seconds(const Gpu& gpu, const Kernel& kernel) {
 /// From a hardware or software file: of the nearest head dimension, less for short sequences.
 double attention_rate(const Gpu& gpu, const Kernel& kernel) {
   const auto apart = [&](const AttentionRate& rate) {
-    return distance(static_cast<double>(rate.head_dim), static_cast<double>(kernel.head_dim));
+    return distance(static_cast<double>(rate.head_dim), static_cast<double>(kernel.attention.head_dim));
   };
   const std::vector<AttentionRate>& rates = gpu.attention.by_head_dim;
   const AttentionRate& rate = *std::min_element(
@@ -112,7 +112,7 @@ double attention_rate(const Gpu& gpu, const Kernel& kernel) {
   const double flops_per_second = kernel.kind == KernelKind::attention_forward ? rate.forward
                                   : gpu.deterministic                          ? rate.deterministic_backward
                                                                                : rate.backward;
-  const double length = static_cast<double>(kernel.length);
+  const double length = static_cast<double>(kernel.attention.length);
   const bool forward = kernel.kind == KernelKind::attention_forward;
   return flops_per_second * length /
          (length + (forward ? gpu.attention.half_length : gpu.attention.backward_half_length));
@@ -126,10 +126,11 @@ KernelSeconds attention_seconds(const Gpu& gpu, const Kernel& kernel, double rat
     const auto apart = [](std::int64_t a, std::int64_t b) {
       return distance(static_cast<double>(a), static_cast<double>(b));
     };
+    const AttentionSpec& spec = kernel.attention;
     // Length decides the efficiency; heads and sequences only fill the GPU; another head_dim is another kernel.
-    const double total = 2 * apart(point.length, kernel.length) +
-                         apart(point.sequences * point.heads, kernel.sequences * kernel.heads) +
-                         10 * apart(point.head_dim, kernel.head_dim) + 0.1 * apart(point.kv_heads, kernel.kv_heads);
+    const double total = 2 * apart(point.length, spec.length) +
+                         apart(point.sequences * point.heads, spec.sequences * spec.heads) +
+                         10 * apart(point.head_dim, spec.head_dim) + 0.1 * apart(point.kv_heads, spec.kv_heads);
     if (total < nearest_distance) {
       nearest_distance = total;
       nearest = &point;
@@ -144,20 +145,20 @@ KernelSeconds attention_seconds(const Gpu& gpu, const Kernel& kernel, double rat
         kernel.flops / (rate * (backward ? gpu.attention_backward_efficiency : gpu.attention_forward_efficiency));
     return {seconds, seconds};
   }
-  const double length = static_cast<double>(nearest->length);
-  const double forward_flops = 2.0 * static_cast<double>(nearest->sequences) * static_cast<double>(nearest->heads) *
-                               static_cast<double>(nearest->head_dim) * length * length;
-  const double scale = kernel.flops / (forward_flops * (backward ? 2.5 : 1.0));
+  const double forward_flops =
+      AttentionSpec{nearest->sequences, nearest->length, nearest->heads, nearest->kv_heads, nearest->head_dim}
+          .forward_flops();
+  const double scale = kernel.flops / (forward_flops * (backward ? kAttentionBackwardFlops : 1.0));
   const double burst = backward ? nearest->backward_seconds : nearest->forward_seconds;
   const double sustained = backward ? nearest->backward_sustained_seconds : nearest->forward_sustained_seconds;
   return {burst * scale, (sustained > 0 ? sustained : burst) * scale};
 }
 
-/// From the points of one name; 0 if there are none.
-KernelSeconds elementwise_by_table(const Gpu& gpu, std::string_view name, double bytes) {
+/// From the points of one kernel; 0 if there are none.
+KernelSeconds elementwise_by_table(const Gpu& gpu, std::optional<KernelId> kernel, double bytes) {
   const ElementwisePoint *below = nullptr, *above = nullptr;
   for (const ElementwisePoint& point : gpu.elementwise) {
-    if (point.name != name) continue;
+    if (point.kernel != kernel) continue;
     if (point.bytes <= bytes && (below == nullptr || point.bytes > below->bytes)) below = &point;
     if (point.bytes >= bytes && (above == nullptr || point.bytes < above->bytes)) above = &point;
   }
@@ -177,8 +178,8 @@ KernelSeconds elementwise_by_table(const Gpu& gpu, std::string_view name, double
 
 KernelSeconds elementwise_seconds(const Gpu& gpu, const Kernel& kernel) {
   const double bytes = static_cast<double>(kernel.bytes);
-  if (const KernelSeconds seconds = elementwise_by_table(gpu, kernel.name, bytes); seconds.burst > 0) return seconds;
-  if (const KernelSeconds seconds = elementwise_by_table(gpu, "", bytes); seconds.burst > 0) return seconds;
+  if (const KernelSeconds seconds = elementwise_by_table(gpu, kernel.id, bytes); seconds.burst > 0) return seconds;
+  if (const KernelSeconds seconds = elementwise_by_table(gpu, std::nullopt, bytes); seconds.burst > 0) return seconds;
   const double seconds = gpu.fill_seconds + bytes / (gpu.hbm_bytes_per_second * gpu.elementwise_efficiency);
   return {seconds, seconds};
 }
@@ -241,17 +242,6 @@ double rate_of_threads(std::span<const ThreadRate> table, int threads) {
 double dram_rate(const Cpu& cpu, int threads) {
   if (!cpu.dram_by_threads.empty()) return rate_of_threads(cpu.dram_by_threads, threads);
   return cpu.dram_bytes_per_second * std::min(1.0, static_cast<double>(threads) / std::max(1, cpu.cores));
-}
-
-double optimizer_bytes_per_parameter(const Numerics& numerics) {
-  const double moments = 4.0 * static_cast<double>(element_bytes(numerics.moments));  // m and v, read and written
-  const double gradient = static_cast<double>(element_bytes(numerics.gradient_link));
-  switch (numerics.states) {
-    case StateFormat::planes: return 8 + moments + gradient;               // hi and lo, each 2 + 2
-    case StateFormat::master_and_copy: return 8 + 2 + moments + gradient;  // master 4 + 4; the copy is only written
-    case StateFormat::bf16: return 4 + moments + gradient;                 // 2 + 2
-  }
-  return 0;
 }
 
 HostPassCost host_pass_cost(const Cpu& cpu, std::string_view name, int threads) {

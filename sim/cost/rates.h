@@ -5,6 +5,7 @@
 #include <span>
 #include <string_view>
 
+#include "shared/ir/host_pass_names.h"
 #include "shared/ir/schedule.h"
 #include "shared/machine/machine.h"
 #include "shared/model/kernels.h"
@@ -46,9 +47,6 @@ double rate_of_threads(std::span<const ThreadRate> table, int threads);
 /// By table, else the machine's bandwidth times the share of its cores.
 double dram_rate(const Cpu& cpu, int threads);
 
-/// Bytes that AdamW reads and writes per parameter. planes with fp32 moments and bf16 gradients: hi 2 + 2, lo 2 + 2,
-/// m 4 + 4, v 4 + 4, gradient 2 = 26.
-double optimizer_bytes_per_parameter(const Numerics& numerics);
 /// What a pass of the host costs: seconds that use nothing, and seconds for each byte that it reads and writes.
 struct HostPassCost {
   double fixed_seconds = 0;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -66,11 +67,11 @@ TEST(CalibrateHost, CoversEveryKernelOfTheModel) {
     const Profile profile = calibrate_host(scenario, [&](const std::string&, double share) { last = share; });
     EXPECT_GT(last, 0.9);
     const Gpu& gpu = profile.machine.gpu;
-    std::set<std::string> names;
-    for (const ElementwisePoint& point : gpu.elementwise) names.insert(point.name);
+    std::set<std::optional<KernelId>> kernels;
+    for (const ElementwisePoint& point : gpu.elementwise) kernels.insert(point.kernel);
     const auto has_shape = [&](const Kernel& k) {
       return std::any_of(gpu.matmuls.begin(), gpu.matmuls.end(), [&](const MatmulPoint& p) {
-        return p.m == k.m && p.n == k.n && p.k == k.k && p.accumulates == k.accumulates;
+        return p.kernel == k.id && p.m == k.m && p.n == k.n && p.k == k.k && p.accumulates == k.accumulates;
       });
     };
     const BatchShape batch{2, 32};
@@ -83,10 +84,10 @@ TEST(CalibrateHost, CoversEveryKernelOfTheModel) {
       for (const bool accumulates : {false, true})
         for (const Kernel& kernel :
              template_kernels(model, kind, pass, batch, {Keep::input, {}, 0}, false, accumulates)) {
-          const bool found = kernel.kind == KernelKind::elementwise ? names.contains(std::string(kernel.name))
+          const bool found = kernel.kind == KernelKind::elementwise ? kernels.contains(kernel.id)
                              : kernel.kind == KernelKind::matmul    ? has_shape(kernel)
                                                                     : true;
-          EXPECT_TRUE(found) << kernel.name;
+          EXPECT_TRUE(found) << kernel.name();
         }
     ASSERT_EQ(gpu.attentions.size(), 1u);
     EXPECT_GT(gpu.attentions[0].forward_seconds, 0);

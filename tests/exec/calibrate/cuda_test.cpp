@@ -30,10 +30,10 @@ TEST(CalibrateCuda, MeasuresEveryKernelOfSeveralModels) {
       for (const Kernel& kernel : op.kernels) {
         if (kernel.kind != KernelKind::matmul) continue;
         EXPECT_TRUE(std::any_of(machine.gpu.matmuls.begin(), machine.gpu.matmuls.end(), [&](const MatmulPoint& p) {
-          return p.name == kernel.name && p.m == kernel.m && p.n == kernel.n && p.k == kernel.k &&
+          return p.kernel == kernel.id && p.m == kernel.m && p.n == kernel.n && p.k == kernel.k &&
                  p.accumulates == kernel.accumulates && p.output_bytes == kernel.output_bytes &&
                  p.sustained_seconds > 0;
-        })) << kernel.name;
+        })) << kernel.name();
       }
   EXPECT_EQ(machine.gpu.attentions.size(), 1u);  // both have the same heads
   EXPECT_GT(machine.host_op_seconds, 0);

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "exec/checkpoint/state_source.h"
-#include "exec/runtime/bf16.h"
+#include "exec/numerics/bf16.h"
 #include "shared/model/model.h"
 
 namespace penstock::exec {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "exec/checkpoint/state_source.h"
-#include "exec/host/rotary.h"
+#include "shared/model/rotary_frequencies.h"
 #include "tests/exec/checkpoint/published_files.h"
 #include "tests/shared/error_text.h"
 #include "tests/shared/temporary_folder.h"

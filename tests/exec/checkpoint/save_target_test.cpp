@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "exec/checkpoint/checkpoint.h"
-#include "exec/runtime/bf16.h"
+#include "exec/numerics/bf16.h"
 #include "tests/exec/checkpoint/faulty_calls.h"
 #include "tests/exec/checkpoint/small_checkpoint.h"
 #include "tests/shared/error_text.h"

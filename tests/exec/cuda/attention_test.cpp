@@ -12,10 +12,10 @@ namespace {
 
 /// One shape with random q, k, v and gradient, and room for the results; results start as NaN.
 struct Problem {
-  AttentionShape shape;
+  AttentionSpec shape;
   DeviceMemory qkv, context, lse, d_context, d_qkv, workspace;
 
-  Problem(const AttentionShape& s, std::int64_t workspace_bytes) : shape(s), workspace(workspace_bytes) {
+  Problem(const AttentionSpec& s, std::int64_t workspace_bytes) : shape(s), workspace(workspace_bytes) {
     qkv = to_device(random_bf16("qkv", s.tokens() * s.columns(), 0, 1));
     d_context = to_device(random_bf16("d_context", context_size(), 0, 1));
     context = DeviceMemory(context_size() * 2);
@@ -40,7 +40,7 @@ struct Problem {
   std::vector<std::uint16_t> gradient_values() const { return to_host<std::uint16_t>(d_qkv, d_qkv.bytes() / 2); }
 };
 
-Model model_of(const AttentionShape& shape) {
+Model model_of(const AttentionSpec& shape) {
   Model model;
   model.config.heads = shape.heads;
   model.config.kv_heads = shape.kv_heads;
@@ -48,27 +48,27 @@ Model model_of(const AttentionShape& shape) {
   return model;
 }
 
-std::string shape_name(const ::testing::TestParamInfo<AttentionShape>& info) {
-  const AttentionShape& s = info.param;
+std::string shape_name(const ::testing::TestParamInfo<AttentionSpec>& info) {
+  const AttentionSpec& s = info.param;
   return std::to_string(s.sequences) + "x" + std::to_string(s.length) + "_heads_" + std::to_string(s.heads) + "_" +
          std::to_string(s.kv_heads) + "_dim_" + std::to_string(s.head_dim);
 }
 
-class AttentionShapes : public GpuTestWith<AttentionShape> {};
+class AttentionShapes : public GpuTestWith<AttentionSpec> {};
 
 // One token, lengths around a tile and far from one, 8k, both head dims and some between, ratios 1, 2, 3, 4, 7, and
 // dims that only the plain kernels take.
 INSTANTIATE_TEST_SUITE_P(Shapes, AttentionShapes,
-                         ::testing::Values(AttentionShape{2, 1, 4, 2, 64}, AttentionShape{2, 63, 4, 4, 128},
-                                           AttentionShape{3, 129, 7, 1, 64}, AttentionShape{2, 1000, 4, 2, 128},
-                                           AttentionShape{1, 777, 8, 2, 64}, AttentionShape{1, 8192, 4, 2, 128},
-                                           AttentionShape{2, 256, 14, 2, 128}, AttentionShape{2, 100, 3, 1, 20},
-                                           AttentionShape{1, 130, 2, 1, 256}, AttentionShape{2, 65, 2, 2, 96},
-                                           AttentionShape{1, 191, 3, 3, 40}, AttentionShape{3, 64, 6, 2, 8}),
+                         ::testing::Values(AttentionSpec{2, 1, 4, 2, 64}, AttentionSpec{2, 63, 4, 4, 128},
+                                           AttentionSpec{3, 129, 7, 1, 64}, AttentionSpec{2, 1000, 4, 2, 128},
+                                           AttentionSpec{1, 777, 8, 2, 64}, AttentionSpec{1, 8192, 4, 2, 128},
+                                           AttentionSpec{2, 256, 14, 2, 128}, AttentionSpec{2, 100, 3, 1, 20},
+                                           AttentionSpec{1, 130, 2, 1, 256}, AttentionSpec{2, 65, 2, 2, 96},
+                                           AttentionSpec{1, 191, 3, 3, 40}, AttentionSpec{3, 64, 6, 2, 8}),
                          shape_name);
 
 TEST_P(AttentionShapes, LibraryAgreesWithPlainKernelsAndRepeatsItsBits) {
-  const AttentionShape& shape = GetParam();
+  const AttentionSpec& shape = GetParam();
   const BatchShape batch{shape.sequences, shape.length};
   Problem problem(shape, library_workspace_bytes(model_of(shape), batch));
   Attention attention;
@@ -100,7 +100,7 @@ TEST_P(AttentionShapes, LibraryAgreesWithPlainKernelsAndRepeatsItsBits) {
 }
 
 TEST_P(AttentionShapes, TilesAgreeWithPlainKernelsAndRepeatTheirBits) {
-  const AttentionShape& shape = GetParam();
+  const AttentionSpec& shape = GetParam();
   if (!attention_tiles(shape)) GTEST_SKIP() << "head dimension " << shape.head_dim << " is for the plain kernels";
   Problem problem(shape, 256);
   problem.plain_forward();
@@ -128,7 +128,7 @@ TEST_P(AttentionShapes, TilesAgreeWithPlainKernelsAndRepeatTheirBits) {
 }
 
 TEST_P(AttentionShapes, UnorderedBackwardAgreesToo) {
-  const AttentionShape& shape = GetParam();
+  const AttentionSpec& shape = GetParam();
   const BatchShape batch{shape.sequences, shape.length};
   Problem problem(shape, library_workspace_bytes(model_of(shape), batch, false));
   problem.plain_forward();
@@ -144,7 +144,7 @@ TEST_P(AttentionShapes, UnorderedBackwardAgreesToo) {
 using PlainAttention = GpuTest;
 
 TEST_F(PlainAttention, MatchesTheFormulaInDoubles) {
-  const AttentionShape shape{2, 150, 4, 2, 20};
+  const AttentionSpec shape{2, 150, 4, 2, 20};
   Problem problem(shape, 256);
   problem.plain_forward();
   const auto qkv = to_host<std::uint16_t>(problem.qkv, shape.tokens() * shape.columns());
@@ -176,7 +176,7 @@ TEST_F(PlainAttention, MatchesTheFormulaInDoubles) {
 
 TEST_F(PlainAttention, WorkspaceTooSmallIsSaidInWords) {
   if (std::string(Attention::name()) == "own") GTEST_SKIP() << "built without cuDNN";
-  const AttentionShape shape{2, 1024, 4, 2, 128};
+  const AttentionSpec shape{2, 1024, 4, 2, 128};
   Problem problem(shape, 256);
   problem.plain_forward();
   Attention attention;

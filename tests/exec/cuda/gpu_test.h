@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "exec/cuda/device_memory.h"
-#include "exec/runtime/bf16.h"
+#include "exec/numerics/bf16.h"
 #include "shared/random.h"
 
 namespace penstock::exec {

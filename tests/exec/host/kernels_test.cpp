@@ -137,7 +137,7 @@ TEST(Attention, IsCausalAndNormalised) {
   const Model model = make_model(attention_config(1, 1, 2));
   const Doubles qkv = {1, 1, 2, 0, 10, 20, 0, 0, 5, 5, 30, 60};  // q, k, v of two tokens
   Doubles context(4), lse(2);
-  attention_forward<DoubleStorage>(model, {1, 2}, qkv.data(), context.data(), lse.data());
+  attention_forward<DoubleStorage>(attention_spec(model.config, {1, 2}), qkv.data(), context.data(), lse.data());
   EXPECT_NEAR(context[0], 10, 1e-13);
   EXPECT_NEAR(context[1], 20, 1e-13);
   EXPECT_NEAR(context[2], 20, 1e-13);
@@ -155,7 +155,7 @@ TEST(Attention, GroupsOfQueriesShareAHead) {
   for (std::int64_t sequence = 0; sequence < 2; ++sequence)
     for (std::int64_t i = 0; i < 4; ++i)
       qkv[static_cast<std::size_t>(sequence * columns + 12 + i)] = static_cast<double>(10 * sequence + i);
-  attention_forward<DoubleStorage>(model, {2, 1}, qkv.data(), context.data(), lse.data());
+  attention_forward<DoubleStorage>(attention_spec(model.config, {2, 1}), qkv.data(), context.data(), lse.data());
   EXPECT_EQ(context, (Doubles{0, 1, 0, 1, 2, 3, 2, 3, 10, 11, 10, 11, 12, 13, 12, 13}));
 }
 
@@ -166,7 +166,7 @@ TEST(Attention, LargeScoresDoNotOverflow) {
   for (const float value : {1000.0f, 0.0f, 1000.0f, 0.0f, 1.0f, 2.0f, 1000.0f, 0.0f, 1.0f, 0.0f, 3.0f, 4.0f})
     qkv.push_back(round_to_bf16(value));
   std::vector<float> lse(2);
-  attention_forward<Bf16Storage>(model, {1, 2}, qkv.data(), context.data(), lse.data());
+  attention_forward<Bf16Storage>(attention_spec(model.config, {1, 2}), qkv.data(), context.data(), lse.data());
   EXPECT_EQ(widen_bf16(context[2]), 1.0f);  // the second query sees the first key alone
   EXPECT_EQ(widen_bf16(context[3]), 2.0f);
   EXPECT_NEAR(lse[1], 1e6 / std::sqrt(2.0), 0.1);
@@ -203,7 +203,11 @@ TEST(Embedding, AddsGradientsOfRepeatedTokens) {
   for (const float value : {1.0f, 2.0f, 3.0f, 4.0f, 5.0f, 6.0f}) d_output.push_back(round_to_bf16(value));
   std::vector<float> gradient(static_cast<std::size_t>(model.layers[0].gradient_elements), -1.0f);
   BoundGradient sink(gradient.data(), ElementType::fp32, false, model.layers[0].gradient_elements);
-  embedding_backward<Bf16Storage>(model, {1, 3}, tokens.data(), d_output.data(), sink);
+  OpMemory<Bf16Storage> op;
+  op.set(TemplateOperand::tokens, tokens.data());
+  op.set(TemplateOperand::output_gradient, d_output.data());
+  op.gradient = &sink;
+  embedding_backward(model, {1, 3}, op, true);
   sink.finish();
   const std::vector<float> expected = {0, 0, 3, 4, 6, 8, 0, 0};
   for (std::size_t i = 0; i < gradient.size(); ++i) EXPECT_EQ(gradient[i], i < 8 ? expected[i] : 0.0f) << i;

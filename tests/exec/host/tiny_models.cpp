@@ -83,7 +83,11 @@ class DoublePass {
       result.gradients.emplace_back(static_cast<std::size_t>(layer.gradient_elements));
     const auto head = static_cast<std::size_t>(model_.head_index());
     boundary_[1] = doubles(batch_.tokens() * model_.config.hidden);
-    embedding_forward<DoubleStorage>(model_, batch_, tokens_.data(), weights_[0].data(), boundary_[1].data());
+    OpMemory<DoubleStorage> embedding;
+    embedding.set(TemplateOperand::tokens, tokens_.data());
+    embedding.set(TemplateOperand::weights, weights_[0].data());
+    embedding.set(TemplateOperand::output, boundary_[1].data());
+    embedding_forward(model_, batch_, embedding);
     for (std::size_t layer = 1; layer < head; ++layer) forward(layer);
     DoubleSink head_sink(result.gradients[head]);
     result.loss = loss(head_sink, loss_scale);
@@ -95,40 +99,45 @@ class DoublePass {
     const auto head = static_cast<std::size_t>(model_.head_index());
     for (std::size_t layer = head - 1; layer >= 1; --layer) {
       DoubleSink sink(result.gradients[layer]);
-      DecoderOperands<DoubleStorage> op = operands(layer);
+      OpMemory<DoubleStorage> op = operands(layer);
       if (gate_up_in_chunks) {
-        op.gate_up = gate_up_chunk_.data();
+        op.set(Activation::gate_up, gate_up_chunk_.data());
         op.gate_up_is_chunk = true;
       }
-      op.output_gradient = op.input_gradient = gradient_.data();  // in place
+      op.set(TemplateOperand::output_gradient, gradient_.data());
+      op.set(TemplateOperand::input_gradient, gradient_.data());  // in place
       op.gradient = &sink;
       decoder_backward(model_, batch_, op);
     }
     DoubleSink sink(result.gradients[0]);
-    embedding_backward<DoubleStorage>(model_, batch_, tokens_.data(), gradient_.data(), sink);
+    OpMemory<DoubleStorage> op;
+    op.set(TemplateOperand::tokens, tokens_.data());
+    op.set(TemplateOperand::output_gradient, gradient_.data());
+    op.gradient = &sink;
+    embedding_backward(model_, batch_, op, true);
     return result;
   }
 
  private:
-  DecoderOperands<DoubleStorage> operands(std::size_t layer) {
+  OpMemory<DoubleStorage> operands(std::size_t layer) {
     LayerActivations& s = saved_[layer];
-    DecoderOperands<DoubleStorage> op;
-    op.mlp_rows = mlp_rows_;
-    op.weights = weights_[layer].data();
-    op.input = boundary_[layer].data();
-    op.qk_raw = s.qk_raw.data();
-    op.qkv = s.qkv.data();
-    op.attention = s.attention.data();
-    op.lse = s.lse.data();
-    op.middle = s.middle.data();
-    op.gate_up = s.gate_up.data();
-    op.normed = normed_.data();
-    op.product = product_.data();
-    op.d_product = d_product_.data();
-    op.d_gate_up = d_gate_up_.data();
-    op.d_normed = d_normed_.data();
-    op.d_attention = d_attention_.data();
-    op.d_qkv = d_qkv_.data();
+    OpMemory<DoubleStorage> op;
+    op.chunk_rows = mlp_rows_;
+    op.set(TemplateOperand::weights, weights_[layer].data());
+    op.set(TemplateOperand::input, boundary_[layer].data());
+    op.set(Activation::qk_raw, s.qk_raw.data());
+    op.set(Activation::qkv, s.qkv.data());
+    op.set(Activation::attention, s.attention.data());
+    op.set(Activation::lse, s.lse.data());
+    op.set(Activation::middle, s.middle.data());
+    op.set(Activation::gate_up, s.gate_up.data());
+    op.set(Activation::normed, normed_.data());
+    op.set(Activation::product, product_.data());
+    op.set(Activation::d_product, d_product_.data());
+    op.set(Activation::d_gate_up, d_gate_up_.data());
+    op.set(Activation::d_normed, d_normed_.data());
+    op.set(Activation::d_attention, d_attention_.data());
+    op.set(Activation::d_qkv, d_qkv_.data());
     return op;
   }
 
@@ -142,24 +151,24 @@ class DoublePass {
     s.middle = doubles(t * model_.config.hidden);
     s.gate_up = doubles(t * 2 * model_.config.intermediate);
     boundary_[layer + 1] = doubles(t * model_.config.hidden);
-    DecoderOperands<DoubleStorage> op = operands(layer);
-    op.output = boundary_[layer + 1].data();
+    OpMemory<DoubleStorage> op = operands(layer);
+    op.set(TemplateOperand::output, boundary_[layer + 1].data());
     decoder_forward(model_, batch_, {}, op);
   }
 
   double loss(GradientSink<double>& sink, double loss_scale) {
     const auto head = static_cast<std::size_t>(model_.head_index());
     gradient_ = doubles(batch_.tokens() * model_.config.hidden);
-    HeadOperands<DoubleStorage> op;
+    OpMemory<DoubleStorage> op;
     op.chunk_rows = loss_rows_;
-    op.final_norm = weights_[head].data() + model_.head.final_norm;
-    op.projection = model_.config.tied_embeddings ? weights_[0].data() : weights_[head].data() + model_.head.projection;
-    op.tokens = tokens_.data();
-    op.input = boundary_[head].data();
-    op.normed = normed_.data();
-    op.logits = logits_.data();
-    op.d_normed = d_normed_.data();
-    op.input_gradient = gradient_.data();
+    op.set(TemplateOperand::weights, weights_[head].data());
+    op.set(TemplateOperand::tied_weights, weights_[0].data());
+    op.set(TemplateOperand::tokens, tokens_.data());
+    op.set(TemplateOperand::input, boundary_[head].data());
+    op.set(Activation::normed, normed_.data());
+    op.set(Activation::logits, logits_.data());
+    op.set(Activation::d_normed, d_normed_.data());
+    op.set(TemplateOperand::input_gradient, gradient_.data());
     op.gradient = &sink;
     op.loss_scale = loss_scale;
     return head_loss(model_, batch_, op);
@@ -226,28 +235,28 @@ class TemplatePass {
   void run(const std::vector<std::int32_t>& tokens, bool accumulates, TemplateResult& result) {
     const int head = model_.head_index();
     TemplateBinding b = binding(0, Pass::forward);
-    b.tokens = tokens.data();
-    b.output = boundary(1);
+    b.set(TemplateOperand::tokens, tokens.data());
+    b.set(TemplateOperand::output, boundary(1));
     run_template_host(b);
     for (int layer = 1; layer < head; ++layer) {
       b = binding(layer, Pass::forward);
-      b.input = boundary(layer);
-      b.output = boundary(layer + 1);
+      b.set(TemplateOperand::input, boundary(layer));
+      b.set(TemplateOperand::output, boundary(layer + 1));
       run_bound(b);
     }
     b = binding(head, Pass::loss);
-    b.tokens = tokens.data();
-    b.input = boundary(head);
-    b.input_gradient = gradient_[0].as<std::uint16_t>();
+    b.set(TemplateOperand::tokens, tokens.data());
+    b.set(TemplateOperand::input, boundary(head));
+    b.set(TemplateOperand::input_gradient, gradient_[0].as<std::uint16_t>());
     b.accumulates = accumulates;
-    b.loss = loss_[0].as<double>();
+    b.set(TemplateOperand::loss, loss_[0].as<double>());
     run_bound(b);
-    result.losses.push_back(*b.loss);
+    result.losses.push_back(*b.get<TemplateOperand::loss>());
     for (int layer = head - 1; layer >= 1; --layer) backward(layer, accumulates);
     result.input_gradient = gradient_[0].copy<std::uint16_t>();
     b = binding(0, Pass::backward);
-    b.tokens = tokens.data();
-    b.output_gradient = gradient_[0].as<std::uint16_t>();
+    b.set(TemplateOperand::tokens, tokens.data());
+    b.set(TemplateOperand::output_gradient, gradient_[0].as<std::uint16_t>());
     b.accumulates = accumulates;
     run_bound(b);
   }
@@ -271,10 +280,11 @@ class TemplatePass {
     b.pass = pass;
     b.batch = batch_;
     b.layout = layout_;
-    b.weights = weights_[index].as<std::uint16_t>();
-    if (layer == model_.head_index() && model_.config.tied_embeddings) b.tied_weights = weights_[0].as<std::uint16_t>();
-    b.kept = kept_[index].get();
-    b.gradient = gradients_[index].get();
+    b.set(TemplateOperand::weights, weights_[index].as<std::uint16_t>());
+    if (layer == model_.head_index() && model_.config.tied_embeddings)
+      b.set(TemplateOperand::tied_weights, weights_[0].as<std::uint16_t>());
+    b.set(TemplateOperand::kept, kept_[index].get());
+    b.set(TemplateOperand::gradient, gradients_[index].get());
     b.gradient_type = options_.gradient_type;
     b.loss_scale = options_.loss_scale;
     return b;
@@ -283,7 +293,7 @@ class TemplatePass {
   /// With a workspace of exactly the size that the layout names.
   void run_bound(TemplateBinding b) {
     ShiftedBytes workspace = buffer(workspace_region(model_, b.kind, b.pass, batch_, layout_).bytes);
-    b.workspace = workspace.get();
+    b.set(TemplateOperand::workspace, workspace.get());
     run_template_host(b);
   }
 
@@ -291,19 +301,20 @@ class TemplatePass {
     const bool recomputes = recomputed_[0].get() != nullptr || options_.block_recompute;
     if (recomputes) {
       TemplateBinding b = binding(layer, Pass::recompute);
-      b.input = boundary(layer);
-      b.recomputed = recomputed_[0].get();
+      b.set(TemplateOperand::input, boundary(layer));
+      b.set(TemplateOperand::recomputed, recomputed_[0].get());
       ShiftedBytes again = buffer(boundary_bytes(model_, batch_));
-      if (options_.block_recompute) b.output = again.as<std::uint16_t>();
+      if (options_.block_recompute) b.set(TemplateOperand::output, again.as<std::uint16_t>());
       run_bound(b);
       if (options_.block_recompute &&
           again.copy<std::byte>() != boundary_[static_cast<std::size_t>(layer) + 1].copy<std::byte>())
         throw std::runtime_error("layer " + std::to_string(layer) + ": recompute made another output than forward");
     }
     TemplateBinding b = binding(layer, Pass::backward);
-    b.input = boundary(layer);
-    b.recomputed = recomputed_[0].get();
-    b.output_gradient = b.input_gradient = gradient_[0].as<std::uint16_t>();
+    b.set(TemplateOperand::input, boundary(layer));
+    b.set(TemplateOperand::recomputed, recomputed_[0].get());
+    b.set(TemplateOperand::output_gradient, gradient_[0].as<std::uint16_t>());
+    b.set(TemplateOperand::input_gradient, gradient_[0].as<std::uint16_t>());
     b.accumulates = accumulates;
     run_bound(b);
   }

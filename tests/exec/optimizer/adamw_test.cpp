@@ -16,7 +16,7 @@
 
 #include "exec/optimizer/planes.h"
 #include "exec/optimizer/step_scalars.h"
-#include "exec/runtime/bf16.h"
+#include "exec/numerics/bf16.h"
 
 namespace penstock::exec {
 namespace {

@@ -8,7 +8,7 @@
 #include <random>
 #include <vector>
 
-#include "exec/runtime/bf16.h"
+#include "exec/numerics/bf16.h"
 
 namespace penstock::exec {
 namespace {

@@ -1,5 +1,6 @@
 // What penstock-exec run says and refuses when it goes on from a checkpoint.
 #include <algorithm>
+#include <set>
 
 #include "tests/exec/program/program_fixture.h"
 #include "tests/shared/error_text.h"
@@ -108,6 +109,17 @@ TEST_F(ResumeTest, APlannerKeepsTheChunksOfTheCheckpoint) {
   EXPECT_EQ(record["decides"]["mlp_chunk_tokens"], 16);
   EXPECT_EQ(result["resumed"]["changed"].size(), 0u);
   expect_error("run s.toml --steps 1 --resume d --set policy.mlp_chunk_tokens=0", 2, "policy.mlp_chunk_tokens is 16");
+}
+
+/// Two steps are behind the checkpoint: what is recorded now are steps 2 and 3, counted from 0.
+TEST_F(ResumeTest, ARecordingGoesOnCounting) {
+  json("run s.toml --steps 2 --resume c --timeline t.json --json");
+  const nlohmann::json timeline = nlohmann::json::parse(file_text(folder_.path() / "t.json"));
+  EXPECT_EQ(timeline["first_step"], 2);
+  EXPECT_EQ(timeline["steps"], 2);
+  std::set<int> steps;
+  for (const nlohmann::json& op : timeline["ops"]) steps.insert(op[0].get<int>());
+  EXPECT_EQ(steps, (std::set<int>{2, 3}));
 }
 
 TEST_F(ResumeTest, TheFirstFormatIsRefusedWithAWayOn) {

@@ -50,7 +50,8 @@ TEST(Bind, TokensOfAMicroBatchStartAtItsRow) {
   const auto tokens = std::find_if(op.reads.begin(), op.reads.end(),
                                    [](const Access& a) { return a.value.tensor == TensorKind::tokens; });
   // Micro-batches of 2 rows of 32 + 1 tokens of 4 bytes: the fourth starts at row 6.
-  EXPECT_EQ(reinterpret_cast<const std::byte*>(binding.tokens), bound.address(*tokens) + 6 * 33 * 4);
+  EXPECT_EQ(reinterpret_cast<const std::byte*>(binding.get<TemplateOperand::tokens>()),
+            bound.address(*tokens) + 6 * 33 * 4);
 }
 
 TEST(Bind, LossScaleIsOneOverTheTokensOfTheStep) {
@@ -112,6 +113,38 @@ TEST(Bind, RefusesStatesThatMove) {
       for (Access& access : op.writes)
         if (access.value.tensor == TensorKind::moment_v) access.offset_bytes += 64;
   EXPECT_NE(bound.error().find("second moment"), std::string::npos) << bound.error();
+}
+
+/// None is lost, whichever lanes it joins and whichever step it comes from: also those of drive lanes, across steps.
+TEST(Bind, KeepsEveryOtherEdgeWithItsDistance) {
+  for (const char* policy : {"penstock", "zero-infinity", "zero3-offload"}) {
+    Bound bound(small::input(small::llama(), policy));
+    const auto lane_of = [&](int op) {
+      return bound.schedule.lanes[static_cast<std::size_t>(bound.schedule.ops[static_cast<std::size_t>(op)].lane)].kind;
+    };
+    const BoundSchedule program = bound.bind();
+    std::size_t kept = 0, to_drive_reads = 0;
+    for (const Edge& edge : bound.schedule.edges) {
+      const Op& from = bound.schedule.ops[static_cast<std::size_t>(edge.from)];
+      const Op& to = bound.schedule.ops[static_cast<std::size_t>(edge.to)];
+      if (from.lane == to.lane && (edge.distance == 1 || edge.from < edge.to)) continue;
+      ++kept;
+      to_drive_reads += edge.distance == 1 && lane_of(edge.to) == LaneKind::nvme_read ? 1u : 0u;
+      const std::vector<Predecessor>& found = program.ops[static_cast<std::size_t>(edge.to)].predecessors;
+      EXPECT_TRUE(std::any_of(found.begin(), found.end(),
+                              [&](const Predecessor& p) {
+                                return p.op == edge.from && p.distance == edge.distance &&
+                                       p.on_gpu == is_gpu(lane_of(edge.from));
+                              }))
+          << policy << ": " << from.name << " -> " << to.name << ", distance " << edge.distance;
+    }
+    std::size_t bound_edges = 0;
+    for (const BoundOp& op : program.ops) bound_edges += op.predecessors.size();
+    EXPECT_EQ(bound_edges, kept) << policy;
+    if (std::string(policy) == "zero-infinity") {
+      EXPECT_GT(to_drive_reads, 0u);
+    }
+  }
 }
 
 TEST(Bind, LeavesOutEdgesThatLaneOrderImplies) {

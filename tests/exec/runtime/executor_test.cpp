@@ -54,7 +54,7 @@ TEST(Executor, FailureOfATemplateEndsTheRun) {
   program.source.fill_tokens = [](int, std::int32_t*) {};
   // A template that lacks an operand: refused on a GPU lane's thread.
   for (BoundOp& op : program.ops)
-    if (auto* binding = std::get_if<TemplateBinding>(&op.work)) binding->weights = nullptr;
+    if (auto* binding = std::get_if<TemplateBinding>(&op.work)) binding->set(TemplateOperand::weights, nullptr);
   ExecutorOptions options;
   options.steps = 5;
   EXPECT_THROW(execute(program, run.backend(), options), std::logic_error);
@@ -187,6 +187,25 @@ TEST(Executor, StopEndsAllLanesAfterTheSameStepAndTheRunCanGoOn) {
   EXPECT_EQ(run.training().steps_done(), result.steps);
   // Every update of the last step is in the states: the same number of steps without a stop gives the same bits.
   EXPECT_EQ(run.training().states().fingerprint(), run_bits(in, result.steps).states);
+}
+
+/// Nothing of step 0 can run, since its input does not come: the launch thread has begun two steps, and stands there
+/// until the watchdog ends the run.
+TEST(Executor, LaunchesRunTwoStepsAheadAndNoFurther) {
+  SmallRun run(small::input(small::llama(), "penstock"));
+  run.training().load(*random_states(3));
+  RunControl control;
+  TrainingOptions options = run.options(1'000'000);
+  options.executor.control = &control;
+  options.executor.watchdog_seconds = 0.3;
+  int begun = 0;
+  options.executor.before_host_op = [&](const Op& op, int step, const Board& board) {
+    if (step != 0 || !std::holds_alternative<InputWork>(op.work)) return;
+    board.wait_for_abort();
+    begun = control.stop();
+  };
+  EXPECT_THROW(run.training().run(options), std::runtime_error);
+  EXPECT_EQ(begun, 2);
 }
 
 TEST(Executor, AStopBeforeTheRunLeavesItWithoutSteps) {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "exec/host/backend.h"
-#include "exec/runtime/training.h"
+#include "exec/training/training.h"
 #include "shared/ir/checker.h"
 #include "tests/shared/policy/small_models.h"
 

@@ -127,7 +127,7 @@ class RandomSchedule {
   }
 
   Work work(const Op& op, int ops) {
-    switch (number(0, 10)) {
+    switch (number(0, 9)) {
       case 0:
         return CopyWork{op.reads.empty() || op.reads[0].bytes == 0 ? std::vector<Burst>{}
                                                                    : std::vector<Burst>{{1, op.reads[0].bytes}},
@@ -139,8 +139,7 @@ class RandomSchedule {
       case 5: return StepScalarsWork{};
       case 6: return InputWork{};
       case 7: return ReportWork{};
-      case 8: return MemsetWork{};
-      case 9: return WaitWork{number(0, ops - 1), number(0, 1)};
+      case 8: return WaitWork{number(0, ops - 1), number(0, 1)};
       default: return HostPassWork{number(0, 1 << 30), number(1, 99)};
     }
   }

@@ -107,7 +107,6 @@ power_settle = "2 s"
 attention_forward_efficiency = 0.7
 attention_backward_efficiency = 0.5
 elementwise_efficiency = 0.9
-copy_engines = 3
 is_host = true
 )"));
   EXPECT_DOUBLE_EQ(machine.gpu.matmul_burst_flops_per_second, 1.5e14);
@@ -115,7 +114,6 @@ is_host = true
   EXPECT_EQ(machine.gpu.attention_forward_efficiency, 0.7);
   EXPECT_EQ(machine.gpu.attention_backward_efficiency, 0.5);
   EXPECT_EQ(machine.gpu.elementwise_efficiency, 0.9);
-  EXPECT_EQ(machine.gpu.copy_engines, 3);
   EXPECT_TRUE(machine.gpu.is_host);
 }
 
@@ -192,6 +190,8 @@ TEST(HardwareToml, RefusesFiguresThatCannotBe) {
   EXPECT_NE(refusal(replaced(kSmall, "launch = \"4 us\"", "launch = \"4 us\"\nelementwise_efficiency = 1.5")), "");
   EXPECT_NE(refusal(replaced(kSmall, "launch = \"4 us\"", "launch = \"4 us\"\nelementwise_efficiency = nan")), "");
   EXPECT_NE(refusal(replaced(kSmall, "launch = \"4 us\"", "launch = \"4 us\"\nmatmul_burst = \"100 TFLOP/s\"")), "");
+  EXPECT_MENTIONS(refusal(replaced(kSmall, "launch = \"4 us\"", "launch = \"4 us\"\ncopy_engines = 3")),
+                  "copy_engines: decides nothing");
   EXPECT_NE(refusal(replaced(kSmall, "latency = \"8 us\"", "latency = \"8 us\"\nduplex_h2d = \"30 GB/s\"")), "");
 }
 

@@ -7,6 +7,7 @@
 #include "shared/error.h"
 #include "shared/files.h"
 #include "shared/machine/profile.h"
+#include "shared/model/kernels.h"
 #include "tests/shared/error_text.h"
 #include "tests/shared/temporary_folder.h"
 
@@ -35,11 +36,10 @@ Profile odd_profile() {
   machine.gpu.attention_backward_efficiency = 1.0 / 3.0;
   machine.gpu.elementwise_efficiency = 5.0 / 7.0;
   machine.gpu.launch_seconds = 1e-6 / 0.3;
-  machine.gpu.copy_engines = 5;
   machine.gpu.is_host = true;
-  machine.gpu.matmuls = {{1, 2, 3, true, 1e-3 / 7, "qkv", 2, 1e-3 / 6}, {4, 5, 6, false, 1e-3 / 9}};
+  machine.gpu.matmuls = {{1, 2, 3, true, 1e-3 / 7, KernelId::qkv, 2, 1e-3 / 6}, {4, 5, 6, false, 1e-3 / 9}};
   machine.gpu.attentions = {{7, 8, 9, 10, 11, 1e-3 / 11, 1e-3 / 13, 1e-3 / 17, 1e-3 / 19}};
-  machine.gpu.elementwise = {{"swiglu", 1e6 / 3, 1e-5 / 3, 1e-5 / 2.9}, {"", 1e7 / 3, 1e-4 / 3}};
+  machine.gpu.elementwise = {{KernelId::swiglu, 1e6 / 3, 1e-5 / 3, 1e-5 / 2.9}, {std::nullopt, 1e7 / 3, 1e-4 / 3}};
   machine.gpu.power = {{1.0 / 3, 1.0 / 7, 0.01}, {2.0 / 3, 5.0 / 7, 0.01}, {1.0 / 9, 3.0 / 7, 0.1}};
   machine.cpu.passes = {{"finish fp32 bf16", 15, 1e9 / 3, 1.0 / 7}};
   machine.gpu.op_launch_seconds = 1e-6 / 0.7;
@@ -113,7 +113,7 @@ void expect_same_tables(const Gpu& a, const Gpu& b) {
     EXPECT_EQ(a.matmuls[i].k, b.matmuls[i].k);
     EXPECT_EQ(a.matmuls[i].accumulates, b.matmuls[i].accumulates);
     EXPECT_EQ(a.matmuls[i].seconds, b.matmuls[i].seconds);
-    EXPECT_EQ(a.matmuls[i].name, b.matmuls[i].name);
+    EXPECT_EQ(a.matmuls[i].kernel, b.matmuls[i].kernel);
     EXPECT_EQ(a.matmuls[i].output_bytes, b.matmuls[i].output_bytes);
     EXPECT_EQ(a.matmuls[i].sustained_seconds, b.matmuls[i].sustained_seconds);
   }
@@ -131,7 +131,7 @@ void expect_same_tables(const Gpu& a, const Gpu& b) {
   }
   ASSERT_EQ(a.elementwise.size(), b.elementwise.size());
   for (std::size_t i = 0; i < a.elementwise.size(); ++i) {
-    EXPECT_EQ(a.elementwise[i].name, b.elementwise[i].name);
+    EXPECT_EQ(a.elementwise[i].kernel, b.elementwise[i].kernel);
     EXPECT_EQ(a.elementwise[i].bytes, b.elementwise[i].bytes);
     EXPECT_EQ(a.elementwise[i].seconds, b.elementwise[i].seconds);
     EXPECT_EQ(a.elementwise[i].sustained_seconds, b.elementwise[i].sustained_seconds);
@@ -158,7 +158,6 @@ void expect_same(const Gpu& a, const Gpu& b) {
   EXPECT_EQ(a.launch_seconds, b.launch_seconds);
   EXPECT_EQ(a.op_launch_seconds, b.op_launch_seconds);
   EXPECT_EQ(a.op_seconds, b.op_seconds);
-  EXPECT_EQ(a.copy_engines, b.copy_engines);
   EXPECT_EQ(a.is_host, b.is_host);
   expect_same_tables(a, b);
 }
@@ -232,6 +231,11 @@ TEST(ProfileJson, ErrorsNameThePlace) {
   EXPECT_MENTIONS(refusal("\"is_host\": true", "\"is_host\": 1"),
                   "machine.gpu.is_host: expected true or false, found 1");
   EXPECT_MENTIONS(refusal("\"m\": 4", "\"m\": -4"), "machine.gpu.matmuls[1].m");
+  EXPECT_MENTIONS(
+      refusal("\"name\": \"qkv\"", "\"name\": \"qvk\""),
+      "machine.gpu.matmuls[0].name: \"qvk\" is no kernel that this version executes; did you mean \"qkv\"?");
+  EXPECT_MENTIONS(refusal("\"name\": \"swiglu\"", "\"name\": \"tanh\""),
+                  "machine.gpu.elementwise[0].name: \"tanh\" is no kernel");
   EXPECT_MENTIONS(refusal("\"bytes\": 1024.0", "\"bytes\": 99999.0"), "curve: must ascend");
   EXPECT_MENTIONS(refusal("\"threads\": 2", "\"threads\": 12"), "adamw_by_threads: must ascend");
   EXPECT_MENTIONS(refusal("\"link.h2d\": 0.3333333333333333", "\"link.h2d\": \"little\""), "spread.link.h2d");

@@ -83,7 +83,7 @@ TEST_F(SoftwareFile, AdamwIsCappedByItsTraffic) {
 
 TEST_F(SoftwareFile, KernelsThatAreNotFusedMoveTheirDataMoreOften) {
   Machine machine = round_machine();
-  machine.gpu.elementwise = {{"norm", 1e6, 1e-3}};
+  machine.gpu.elementwise = {{std::nullopt, 1e6, 1e-3}};
   machine = applied(
       "[gpu]\nelementwise_traffic = 4\nattention_forward_efficiency = 0.4\nlaunch = \"9 us\"\nlaunch_op = \"1 ms\"\n",
       machine);

@@ -40,20 +40,20 @@ std::vector<Kernel> kernels(const ModelConfig& c, LayerKind kind, Pass pass, Lay
 
 std::string names(const std::vector<Kernel>& list) {
   std::string text;
-  for (const Kernel& kernel : list) text += (text.empty() ? "" : ", ") + std::string(kernel.name);
+  for (const Kernel& kernel : list) text += (text.empty() ? "" : ", ") + std::string(kernel.name());
   return text;
 }
 
 const Kernel& find(const std::vector<Kernel>& list, std::string_view name) {
   for (const Kernel& kernel : list)
-    if (kernel.name == name) return kernel;
+    if (kernel.name() == name) return kernel;
   throw std::runtime_error("no kernel " + std::string(name));
 }
 
 std::int64_t total_bytes(const std::vector<Kernel>& list, std::string_view name) {
   std::int64_t bytes = 0;
   for (const Kernel& kernel : list)
-    if (kernel.name == name) bytes += kernel.bytes * kernel.count;
+    if (kernel.name() == name) bytes += kernel.bytes * kernel.count;
   return bytes;
 }
 
@@ -141,7 +141,7 @@ TEST(Kernels, FirstChunkOverwritesLaterOnesAdd) {
   options.chunking.mlp_tokens = 24;
   std::vector<std::pair<std::int64_t, bool>> runs;  // (executions, adds)
   for (const Kernel& kernel : kernels(config(), LayerKind::decoder, Pass::backward, options, false, false))
-    if (kernel.name == "down weight gradient") runs.emplace_back(kernel.count, kernel.accumulates);
+    if (kernel.name() == "down weight gradient") runs.emplace_back(kernel.count, kernel.accumulates);
   EXPECT_EQ(runs, (std::vector<std::pair<std::int64_t, bool>>{{1, false}, {1, true}, {1, true}}));
 }
 
@@ -167,7 +167,7 @@ TEST(Kernels, GradientsInBf16MoveHalfTheBytes) {
   const auto bytes = [&](std::int64_t gradient_bytes) {
     for (const Kernel& kernel :
          template_kernels(model, LayerKind::decoder, Pass::backward, {2, 32}, {}, false, true, gradient_bytes))
-      if (kernel.name == "qkv weight gradient") {
+      if (kernel.name() == "qkv weight gradient") {
         EXPECT_EQ(kernel.output_bytes, gradient_bytes);
         return kernel.bytes;
       }

@@ -128,6 +128,14 @@ TEST(Stalls, TheBindingOpDecidesTheCause) {
        [](TinySchedule& t) {
          return t.op("x", TinySchedule::kHost, HostPassWork{1, 1});
        }},
+      {"gradient to NVMe", StallCause::nvme,
+       [](TinySchedule& t) {
+         return t.copy("x", t.add_lane("nvme write", LaneKind::nvme_write), 1, 2, TensorKind::gradient);
+       }},
+      {"moments to NVMe", StallCause::nvme,
+       [](TinySchedule& t) {
+         return t.copy("x", t.add_lane("nvme write", LaneKind::nvme_write), 1, 2, TensorKind::moment_m);
+       }},
       {"weights from NVMe", StallCause::nvme,
        [](TinySchedule& t) {
          return t.copy("x", t.add_lane("nvme read", LaneKind::nvme_read), 2, 1, TensorKind::weights);

@@ -122,9 +122,6 @@ TEST(CostModel, HostWorkGoesByTheBytesItTouches) {
   const int report = tiny.op("report", TinySchedule::kHost, ReportWork{});
   EXPECT_EQ(tiny.cost(report).fluid_seconds, 0);
   EXPECT_EQ(tiny.cost(report).latency_seconds, 0.01);
-  const int zero = tiny.op("zero", TinySchedule::kCompute, MemsetWork{});
-  tiny.schedule.ops[zero].writes = {{0, 0, 1000, {}}};
-  EXPECT_DOUBLE_EQ(tiny.cost(zero).fluid_seconds, 2);
 }
 
 // Decoder forward of the small model, 64 tokens: matmuls 64 x 128 + 64 x 64 + 64 x 256 + 128 x 64 = 36 864 weights, 2 x
@@ -204,6 +201,36 @@ TEST(MachineCapacities, DuplexLimitsOnlyWhenBothDirectionsAreBusy) {
   EXPECT_EQ(capacities.when(true, true, 0)[kLinkD2h], 5);  // no duplex figure: as alone
   EXPECT_EQ(capacities.when(false, false, 0)[kDram], 100);
   EXPECT_EQ(capacities.when(false, false, 0)[kCpuTraffic], kUnlimited);
+}
+
+/// A profile's figures, no two alike: each direction has its own, from the curve where that is above the headline, in
+/// duplex, and beside CPU threads.
+TEST(MachineCapacities, EachDirectionHasItsOwn) {
+  Machine machine = round_machine();
+  machine.link.h2d = {40, 0, {{1, 1}, {90, 2}}};   // 45 at the curve's end
+  machine.link.d2h = {30, 0, {{1, 1}, {128, 4}}};  // 32
+  machine.link.duplex_h2d_bytes_per_second = 28;
+  machine.link.duplex_d2h_bytes_per_second = 22;
+  machine.cpu.sharing = {{2, true, false, 60, 36, 0}, {2, false, true, 70, 0, 26}, {2, true, true, 50, 24, 18}};
+  machine.nvme = {1000, 7, 3, 0};
+  const Capacities capacities = machine_capacities(machine, 2);
+  const auto expect = [&](bool up, bool down, int threads, double h2d, double d2h) {
+    const ResourceVector& capacity = capacities.when(up, down, threads);
+    EXPECT_DOUBLE_EQ(capacity[kLinkH2d], h2d) << up << down << threads;
+    EXPECT_DOUBLE_EQ(capacity[kLinkD2h], d2h) << up << down << threads;
+    EXPECT_EQ(capacity[kNvmeRead], 7);
+    EXPECT_EQ(capacity[kNvmeWrite], 3);
+  };
+  expect(false, false, 0, 45, 32);
+  expect(true, false, 0, 45, 32);
+  expect(false, true, 0, 45, 32);
+  expect(true, true, 0, 28, 22);
+  expect(true, false, 2, 36, 32);
+  expect(false, true, 2, 45, 26);
+  expect(true, true, 2, 24, 18);
+  EXPECT_DOUBLE_EQ(capacities.when(true, false, 2)[kCpuTraffic], 60);
+  EXPECT_DOUBLE_EQ(capacities.when(false, true, 2)[kCpuTraffic], 70);
+  EXPECT_DOUBLE_EQ(capacities.when(true, true, 2)[kCpuTraffic], 50);
 }
 
 // Measured beside uploads: 2 threads get 60 and leave 9 of 10, 4 threads get 80 and leave 7. Three threads are half

@@ -89,20 +89,20 @@ TEST(Matmul, SustainedTimesFollowTheRatioOfRates) {
 // Gradients in bf16 and fp32 are apart by the bytes of their elements. Sustained times are the points' own.
 TEST(Matmul, PointsOfOneShapeAreToldApartByNameAndResult) {
   Gpu gpu = plain_gpu();
-  gpu.matmuls = {{8, 8, 8, false, 1.0, "attention output", 2, 1.2},
-                 {8, 8, 8, false, 2.0, "attention output input gradient", 2, 2.6},
-                 {8, 8, 8, true, 3.0, "weight gradient", 2},
-                 {8, 8, 8, true, 4.0, "weight gradient", 4}};
+  gpu.matmuls = {{8, 8, 8, false, 1.0, KernelId::attention_output, 2, 1.2},
+                 {8, 8, 8, false, 2.0, KernelId::attention_output_input_gradient, 2, 2.6},
+                 {8, 8, 8, true, 3.0, KernelId::down_weight_gradient, 2},
+                 {8, 8, 8, true, 4.0, KernelId::down_weight_gradient, 4}};
   Kernel kernel = matmul(8, 8, 8);
   kernel.output_bytes = 2;
-  kernel.name = "attention output input gradient";
+  kernel.id = KernelId::attention_output_input_gradient;
   EXPECT_EQ(kernel_seconds(gpu, kernel).burst, 2.0);
   EXPECT_EQ(kernel_seconds(gpu, kernel).sustained, 2.6);
-  kernel.name = "attention output";
+  kernel.id = KernelId::attention_output;
   EXPECT_EQ(kernel_seconds(gpu, kernel).sustained, 1.2);
-  kernel.name = "qkv";
+  kernel.id = KernelId::qkv;
   EXPECT_EQ(burst(gpu, kernel), 1.0);
-  kernel.name = "weight gradient";
+  kernel.id = KernelId::down_weight_gradient;
   kernel.accumulates = true;
   EXPECT_EQ(burst(gpu, kernel), 3.0);
   kernel.output_bytes = 4;
@@ -132,11 +132,11 @@ TEST(Matmul, TheBestRateIsTheLargerOfHeadlineAndTable) {
 Kernel attention(KernelKind kind, std::int64_t sequences, std::int64_t length, std::int64_t head_dim = 64) {
   Kernel kernel;
   kernel.kind = kind;
-  kernel.sequences = sequences;
-  kernel.length = length;
-  kernel.heads = 8;
-  kernel.kv_heads = 2;
-  kernel.head_dim = head_dim;
+  kernel.attention.sequences = sequences;
+  kernel.attention.length = length;
+  kernel.attention.heads = 8;
+  kernel.attention.kv_heads = 2;
+  kernel.attention.head_dim = head_dim;
   kernel.flops = 2.0 * static_cast<double>(sequences * 8 * head_dim * length * length);
   if (kind == KernelKind::attention_backward) kernel.flops *= 2.5;
   return kernel;
@@ -166,7 +166,7 @@ TEST(Attention, HasSustainedTimesWhereTheyWereMeasured) {
 
 Kernel elementwise(const char* name, std::int64_t bytes) {
   Kernel kernel;
-  kernel.name = name;
+  kernel.id = find_kernel(name);
   kernel.bytes = bytes;
   return kernel;
 }
@@ -174,7 +174,7 @@ Kernel elementwise(const char* name, std::int64_t bytes) {
 TEST(Elementwise, GoesByNameThenByAnyNameThenByBandwidth) {
   Gpu gpu = plain_gpu();
   EXPECT_DOUBLE_EQ(burst(gpu, elementwise("swiglu", 8'000'000)), 1e-5);  // 8e6 / (1e12 x 0.8)
-  gpu.elementwise = {{"", 1000, 5}, {"swiglu", 1000, 2}, {"swiglu", 3000, 4}};
+  gpu.elementwise = {{std::nullopt, 1000, 5}, {KernelId::swiglu, 1000, 2}, {KernelId::swiglu, 3000, 4}};
   EXPECT_EQ(burst(gpu, elementwise("input norm", 1000)), 5);
   EXPECT_EQ(burst(gpu, elementwise("swiglu", 1000)), 2);
   EXPECT_DOUBLE_EQ(burst(gpu, elementwise("swiglu", 2000)), 3);  // half way
@@ -185,7 +185,7 @@ TEST(Elementwise, GoesByNameThenByAnyNameThenByBandwidth) {
 // Half way between 2 and 4 in a burst, between 3 and 4 without a pause (the second point has no time of its own).
 TEST(Elementwise, SustainedTimesLieBetweenThePointsToo) {
   Gpu gpu = plain_gpu();
-  gpu.elementwise = {{"swiglu", 1000, 2, 3}, {"swiglu", 3000, 4}};
+  gpu.elementwise = {{KernelId::swiglu, 1000, 2, 3}, {KernelId::swiglu, 3000, 4}};
   EXPECT_DOUBLE_EQ(kernel_seconds(gpu, elementwise("swiglu", 2000)).burst, 3);
   EXPECT_DOUBLE_EQ(kernel_seconds(gpu, elementwise("swiglu", 2000)).sustained, 3.5);
 }
@@ -288,11 +288,11 @@ TEST(Attention, GoesByHeadDimensionLengthAndWhetherItIsDeterministic) {
   gpu.attention.backward_half_length = 300;
   Kernel kernel;
   kernel.kind = KernelKind::attention_forward;
-  kernel.head_dim = 64;
-  kernel.length = 100;
+  kernel.attention.head_dim = 64;
+  kernel.attention.length = 100;
   kernel.flops = 1e9;
   EXPECT_DOUBLE_EQ(burst(gpu, kernel), 0.5);  // 1 GFLOP at half of 4
-  kernel.head_dim = 96;                       // nearer to 128 by ratio
+  kernel.attention.head_dim = 96;             // nearer to 128 by ratio
   EXPECT_DOUBLE_EQ(burst(gpu, kernel), 0.25);
   kernel.kind = KernelKind::attention_backward;
   EXPECT_DOUBLE_EQ(burst(gpu, kernel), 1.6);  // a quarter of 2.5

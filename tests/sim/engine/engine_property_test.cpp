@@ -38,7 +38,7 @@ struct RandomSimulation : TinySimulation {
     if (kind == 5 && i > 0)
       return op(name, kLaunch, WaitWork{static_cast<int>(random() % i), static_cast<int>(random() % 2)});
     static constexpr int kLanes[] = {kCompute, kH2d, kD2h, kHost, 5, kCompute};
-    return op(name, kLanes[kind], kind == 3 || kind == 4 ? Work(ReportWork{}) : Work(MemsetWork{}));
+    return op(name, kLanes[kind], kind == 3 || kind == 4 ? Work(ReportWork{}) : Work(StepScalarsWork{}));
   }
 
   OpCost random_cost(bool contended) {

@@ -348,5 +348,42 @@ TEST(Engine, GivesTheMeanOfTheLastHalfWhenNothingRepeats) {
   EXPECT_EQ(early.recorded_steps, 4);
 }
 
+// CPU threads get 10 each, whoever runs them. Two lanes of 3 and 2 threads ask for 25 and 15 per second: their 5
+// threads get 50, and neither waits. Were it the 3 of the larger, both would run at 30 / 40 of their speed and take 16/3.
+TEST(Engine, ThreadsOfConcurrentHostLanesAddUp) {
+  TinySimulation tiny;
+  const int other = tiny.add_lane("other host", LaneKind::host);
+  OpCost many = flow(kCpuTraffic, 100, 25, TrafficClass::cpu), few = flow(kCpuTraffic, 60, 15, TrafficClass::cpu);
+  many.threads = 3;
+  few.threads = 2;
+  const int first = tiny.costs(tiny.op("first", TinySimulation::kHost, OptimizerWork{1, 3}), many);
+  const int second = tiny.costs(tiny.op("second", other, OptimizerWork{1, 2}), few);
+  const int end = tiny.costs(tiny.compute("end"), alone(1));
+  tiny.after(end, {first, second});
+  tiny.after_previous_step(first, {end});
+  tiny.after_previous_step(second, {end});
+  Capacities capacities(unlimited_resources(), 8);
+  for (int threads = 1; threads <= 8; ++threads) capacities.when(false, false, threads)[kCpuTraffic] = 10.0 * threads;
+  const SimulatedRun run = tiny.run(capacities);
+  EXPECT_DOUBLE_EQ(time_of(run, 0, first).end, 4);
+  EXPECT_DOUBLE_EQ(time_of(run, 0, second).end, 4);
+  EXPECT_DOUBLE_EQ(run.step_seconds, 5);
+}
+
+// Each kind of lane waits for the step before it where an edge says so: 2 for the op on it, then 3 of compute, and the
+// next step's op only then. Were the edge lost, the lane would run ahead, and steps would take 3.
+TEST(Engine, EveryKindOfLaneWaitsForTheStepBefore) {
+  for (const LaneKind kind : {LaneKind::copy_h2d, LaneKind::copy_d2h, LaneKind::copy_both, LaneKind::host,
+                              LaneKind::nvme_read, LaneKind::nvme_write}) {
+    TinySimulation tiny;
+    const int lane = tiny.add_lane("lane under test", kind);
+    const int early = tiny.costs(tiny.op("early", lane, ReportWork{}), alone(2));
+    const int late = tiny.costs(tiny.compute("late"), alone(3));
+    tiny.after(late, {early});
+    tiny.after_previous_step(early, {late});
+    EXPECT_EQ(tiny.run().step_seconds, 5) << static_cast<int>(kind);
+  }
+}
+
 }  // namespace
 }  // namespace penstock::sim::test

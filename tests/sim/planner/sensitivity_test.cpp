@@ -39,8 +39,8 @@ void expect_scaled(const Machine& faster, const Machine& machine, bool elementwi
   for (const Kernel& kernel : kernels()) {
     const KernelSeconds before = kernel_seconds(machine.gpu, kernel), after = kernel_seconds(faster.gpu, kernel);
     const double ratio = (kernel.kind == KernelKind::elementwise) == elementwise ? kFactor : 1;
-    EXPECT_NEAR(before.burst / after.burst, ratio, 1e-9) << kernel.name;
-    EXPECT_NEAR(before.sustained / after.sustained, ratio, 1e-9) << kernel.name;
+    EXPECT_NEAR(before.burst / after.burst, ratio, 1e-9) << kernel.name();
+    EXPECT_NEAR(before.sustained / after.sustained, ratio, 1e-9) << kernel.name();
   }
 }
 

@@ -4,7 +4,7 @@
 #include <bit>
 #include <cstdint>
 
-#include "exec/runtime/host_device.h"
+#include "exec/numerics/host_device.h"
 
 namespace penstock::exec {
 

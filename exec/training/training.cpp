@@ -1,4 +1,4 @@
-#include "exec/runtime/training.h"
+#include "exec/training/training.h"
 
 #include <algorithm>
 #include <stdexcept>

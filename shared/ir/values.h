@@ -1,0 +1,227 @@
+// What the values of a step are, and which of them each pass of each template is handed.
+//
+// The one place for both: names and sizes of values, the checker's table of operands, what the generator hands to an
+// op, what the binder looks for and what a backend finds in a TemplateBinding all come from the tables below. A new
+// operand is an enumerator, its line and its uses here; where it comes from is the generator's
+// (shared/policy/generator.cpp), unless it is a value that the op has at hand already.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "shared/model/activations.h"
+#include "shared/model/model.h"
+
+namespace penstock {
+
+// --- values -------------------------------------------------------------------------------------------------------
+
+/// What a value is. Element types in brackets; N = state_elements of the layer, G = gradient_elements.
+enum class TensorKind {
+  weights,            // [bf16 N] what the GPU computes with: plane hi, or the bf16 copy
+  low_bits,           // [u16 N] plane lo (states = planes)
+  master,             // [fp32 N] (states = master_and_copy)
+  moment_m,           // [Numerics::moments N]
+  moment_v,           // [Numerics::moments N]
+  gradient_sum,       // [Numerics::gradient_sum G] sum of contributions up to and with its micro-batch
+  gradient_part,      // [Numerics::gradient_link G] contribution of one micro-batch, on its way to a host sum
+  gradient,           // [Numerics::gradient_link N] finished and rounded: what norm and optimizer read
+  norm_partial,       // [fp64 1] sum of squares of one layer's `gradient`
+  step_scalars,       // [StepScalars, exec/optimizer/step_scalars.h, 64 bytes] clip scale, learning rate, bias
+                      // corrections, skip flag
+  tokens,             // [int32 sequences x (sequence_length + 1)] whole step; inputs and, shifted by one, targets
+  boundary,           // [bf16 tokens x hidden] input of `layer` for one micro-batch
+  boundary_gradient,  // [bf16 tokens x hidden] gradient with respect to that input
+  kept,               // kept_region of `layer`, one micro-batch
+  recomputed,         // recomputed_region of `layer`, one micro-batch
+  loss,       // [fp64 1] sum of token losses of one micro-batch; micro_batch -1: [fp64 micro-batches], all of them
+  workspace,  // garbage before and after; its label is never compared
+};
+
+/// How many elements a value has.
+enum class Extent {
+  states,         // Layer::state_elements
+  gradients,      // Layer::gradient_elements
+  boundary,       // tokens of a micro-batch x hidden
+  step_tokens,    // sequences of the step x (sequence_length + 1)
+  micro_batches,  // 1, or one for each micro-batch of the step
+  one,
+  kept_region,
+  recomputed_region,  // bytes of a region of shared/model/activations.h
+  none,               // no size of its own
+};
+/// What an element is; the last three as the schedule's Numerics say.
+enum class ElementKind { byte, bf16, u16, fp32, fp64, int32, scalars, moment, gradient_sum, gradient_link };
+
+struct TensorFacts {
+  TensorKind tensor;
+  std::string_view name;  // in schedule files and in messages
+  Extent extent;
+  ElementKind element;
+};
+
+/// In the order of the enumerators.
+inline constexpr std::array kTensors{
+    TensorFacts{TensorKind::weights, "weights", Extent::states, ElementKind::bf16},
+    TensorFacts{TensorKind::low_bits, "low_bits", Extent::states, ElementKind::u16},
+    TensorFacts{TensorKind::master, "master", Extent::states, ElementKind::fp32},
+    TensorFacts{TensorKind::moment_m, "moment_m", Extent::states, ElementKind::moment},
+    TensorFacts{TensorKind::moment_v, "moment_v", Extent::states, ElementKind::moment},
+    TensorFacts{TensorKind::gradient_sum, "gradient_sum", Extent::gradients, ElementKind::gradient_sum},
+    TensorFacts{TensorKind::gradient_part, "gradient_part", Extent::gradients, ElementKind::gradient_link},
+    TensorFacts{TensorKind::gradient, "gradient", Extent::states, ElementKind::gradient_link},
+    TensorFacts{TensorKind::norm_partial, "norm_partial", Extent::one, ElementKind::fp64},
+    TensorFacts{TensorKind::step_scalars, "step_scalars", Extent::one, ElementKind::scalars},
+    TensorFacts{TensorKind::tokens, "tokens", Extent::step_tokens, ElementKind::int32},
+    TensorFacts{TensorKind::boundary, "boundary", Extent::boundary, ElementKind::bf16},
+    TensorFacts{TensorKind::boundary_gradient, "boundary_gradient", Extent::boundary, ElementKind::bf16},
+    TensorFacts{TensorKind::kept, "kept", Extent::kept_region, ElementKind::byte},
+    TensorFacts{TensorKind::recomputed, "recomputed", Extent::recomputed_region, ElementKind::byte},
+    TensorFacts{TensorKind::loss, "loss", Extent::micro_batches, ElementKind::fp64},
+    TensorFacts{TensorKind::workspace, "workspace", Extent::none, ElementKind::byte},
+};
+
+constexpr const TensorFacts& facts(TensorKind tensor) { return kTensors[static_cast<std::size_t>(tensor)]; }
+
+/// Of the whole step rather than of a layer.
+constexpr bool is_of_step(TensorKind tensor) {
+  return tensor == TensorKind::tokens || tensor == TensorKind::step_scalars || tensor == TensorKind::workspace;
+}
+
+// --- templates ----------------------------------------------------------------------------------------------------
+
+/// What a template op is handed, by the part that it plays for the op's layer.
+enum class TemplateOperand {
+  weights,       // of the layer, its flat order
+  tied_weights,  // layer 0's, the output projection of a tied model
+  tokens,        // the micro-batch's rows; targets are inputs shifted by one
+  input,         // boundary in front of the layer
+  output,        // boundary behind it; may be `input`
+  kept,
+  recomputed,
+  output_gradient,  // of the boundary behind the layer
+  input_gradient,   // of the boundary in front of it; may be `output_gradient`
+  gradient,         // of the layer's weights: a gradient_sum, or a gradient_part where the host sums
+  loss,             // sum over the micro-batch of token losses (natural log), not averaged
+  workspace,
+};
+
+/// Which layer's value it is.
+enum class OperandLayer { own, next, first, none };
+
+struct TemplateOperandFacts {
+  TemplateOperand operand;
+  std::string_view name;  // in messages
+  TensorKind tensor;
+  OperandLayer layer;
+};
+
+/// In the order of the enumerators.
+inline constexpr std::array kTemplateOperands{
+    TemplateOperandFacts{TemplateOperand::weights, "weights", TensorKind::weights, OperandLayer::own},
+    TemplateOperandFacts{TemplateOperand::tied_weights, "tied weights", TensorKind::weights, OperandLayer::first},
+    TemplateOperandFacts{TemplateOperand::tokens, "tokens", TensorKind::tokens, OperandLayer::none},
+    TemplateOperandFacts{TemplateOperand::input, "input", TensorKind::boundary, OperandLayer::own},
+    TemplateOperandFacts{TemplateOperand::output, "output", TensorKind::boundary, OperandLayer::next},
+    TemplateOperandFacts{TemplateOperand::kept, "kept activations", TensorKind::kept, OperandLayer::own},
+    TemplateOperandFacts{TemplateOperand::recomputed, "recomputed activations", TensorKind::recomputed,
+                         OperandLayer::own},
+    TemplateOperandFacts{TemplateOperand::output_gradient, "output gradient", TensorKind::boundary_gradient,
+                         OperandLayer::next},
+    TemplateOperandFacts{TemplateOperand::input_gradient, "input gradient", TensorKind::boundary_gradient,
+                         OperandLayer::own},
+    TemplateOperandFacts{TemplateOperand::gradient, "gradient", TensorKind::gradient_sum, OperandLayer::own},
+    TemplateOperandFacts{TemplateOperand::loss, "loss", TensorKind::loss, OperandLayer::own},
+    TemplateOperandFacts{TemplateOperand::workspace, "workspace", TensorKind::workspace, OperandLayer::none},
+};
+
+constexpr const TemplateOperandFacts& facts(TemplateOperand operand) {
+  return kTemplateOperands[static_cast<std::size_t>(operand)];
+}
+
+enum class Use {
+  reads,
+  writes,
+  may_write,  // where somebody wants it
+  adds,       // added to if the op also reads it, else overwritten
+};
+
+struct OperandUse {
+  LayerKind kind;
+  Pass pass;
+  TemplateOperand operand;
+  Use use;
+};
+
+/// Uses of one pass stand together, in the order in which an op lists its reads and its writes. A region of no bytes
+/// and the tied weights of an untied model are no operands.
+inline constexpr OperandUse kOperandUses[] = {
+    {LayerKind::embedding, Pass::forward, TemplateOperand::weights, Use::reads},
+    {LayerKind::embedding, Pass::forward, TemplateOperand::tokens, Use::reads},
+    {LayerKind::embedding, Pass::forward, TemplateOperand::output, Use::writes},
+    {LayerKind::embedding, Pass::forward, TemplateOperand::workspace, Use::writes},
+
+    {LayerKind::embedding, Pass::backward, TemplateOperand::tokens, Use::reads},
+    {LayerKind::embedding, Pass::backward, TemplateOperand::output_gradient, Use::reads},
+    {LayerKind::embedding, Pass::backward, TemplateOperand::gradient, Use::adds},
+    {LayerKind::embedding, Pass::backward, TemplateOperand::workspace, Use::writes},
+
+    {LayerKind::decoder, Pass::forward, TemplateOperand::weights, Use::reads},
+    {LayerKind::decoder, Pass::forward, TemplateOperand::input, Use::reads},
+    {LayerKind::decoder, Pass::forward, TemplateOperand::output, Use::writes},
+    {LayerKind::decoder, Pass::forward, TemplateOperand::kept, Use::writes},
+    {LayerKind::decoder, Pass::forward, TemplateOperand::workspace, Use::writes},
+
+    {LayerKind::decoder, Pass::recompute, TemplateOperand::weights, Use::reads},
+    {LayerKind::decoder, Pass::recompute, TemplateOperand::input, Use::reads},
+    {LayerKind::decoder, Pass::recompute, TemplateOperand::kept, Use::reads},
+    {LayerKind::decoder, Pass::recompute, TemplateOperand::recomputed, Use::writes},
+    {LayerKind::decoder, Pass::recompute, TemplateOperand::output, Use::may_write},
+    {LayerKind::decoder, Pass::recompute, TemplateOperand::workspace, Use::writes},
+
+    {LayerKind::decoder, Pass::backward, TemplateOperand::weights, Use::reads},
+    {LayerKind::decoder, Pass::backward, TemplateOperand::input, Use::reads},
+    {LayerKind::decoder, Pass::backward, TemplateOperand::kept, Use::reads},
+    {LayerKind::decoder, Pass::backward, TemplateOperand::recomputed, Use::reads},
+    {LayerKind::decoder, Pass::backward, TemplateOperand::output_gradient, Use::reads},
+    {LayerKind::decoder, Pass::backward, TemplateOperand::input_gradient, Use::writes},
+    {LayerKind::decoder, Pass::backward, TemplateOperand::gradient, Use::adds},
+    {LayerKind::decoder, Pass::backward, TemplateOperand::workspace, Use::writes},
+
+    {LayerKind::head, Pass::loss, TemplateOperand::weights, Use::reads},
+    {LayerKind::head, Pass::loss, TemplateOperand::tied_weights, Use::reads},
+    {LayerKind::head, Pass::loss, TemplateOperand::tokens, Use::reads},
+    {LayerKind::head, Pass::loss, TemplateOperand::input, Use::reads},
+    {LayerKind::head, Pass::loss, TemplateOperand::input_gradient, Use::writes},
+    {LayerKind::head, Pass::loss, TemplateOperand::gradient, Use::adds},
+    {LayerKind::head, Pass::loss, TemplateOperand::loss, Use::writes},
+    {LayerKind::head, Pass::loss, TemplateOperand::workspace, Use::writes},
+};
+
+/// Empty if the kind has no such pass.
+constexpr std::span<const OperandUse> operand_uses(LayerKind kind, Pass pass) {
+  const std::span<const OperandUse> all(kOperandUses);
+  std::size_t first = 0;
+  while (first < all.size() && (all[first].kind != kind || all[first].pass != pass)) ++first;
+  std::size_t last = first;
+  while (last < all.size() && all[last].kind == kind && all[last].pass == pass) ++last;
+  return all.subspan(first, last - first);
+}
+
+namespace values_h {
+template <class Table, class Key>
+constexpr bool in_order(const Table& table, Key key) {
+  for (std::size_t i = 0; i < table.size(); ++i)
+    if (static_cast<std::size_t>(table[i].*key) != i) return false;
+  return true;
+}
+static_assert(kTensors.size() == static_cast<std::size_t>(TensorKind::workspace) + 1);
+static_assert(in_order(kTensors, &TensorFacts::tensor));
+static_assert(kTemplateOperands.size() == static_cast<std::size_t>(TemplateOperand::workspace) + 1);
+static_assert(in_order(kTemplateOperands, &TemplateOperandFacts::operand));
+}  // namespace values_h
+
+}  // namespace penstock

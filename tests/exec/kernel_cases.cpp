@@ -1,0 +1,124 @@
+#include "tests/exec/kernel_cases.h"
+
+#include <algorithm>
+
+#include "shared/ir/schedule_names.h"
+
+namespace penstock::exec {
+namespace {
+
+ModelConfig config(std::int64_t hidden, std::int64_t intermediate, std::int64_t heads, std::int64_t kv_heads,
+                   std::int64_t head_dim, std::int64_t vocabulary) {
+  ModelConfig c;
+  c.hidden = hidden;
+  c.intermediate = intermediate;
+  c.decoder_layers = 1;
+  c.heads = heads;
+  c.kv_heads = kv_heads;
+  c.head_dim = head_dim;
+  c.vocabulary = vocabulary;
+  c.max_positions = 8192;
+  return c;
+}
+
+ModelConfig with_bias(ModelConfig c) {
+  c.family = ModelFamily::qwen2;
+  c.qkv_bias = true;
+  return c;
+}
+ModelConfig with_qk_norm(ModelConfig c) {
+  c.family = ModelFamily::qwen3;
+  c.qk_norm = true;
+  return c;
+}
+ModelConfig with_scaling(ModelConfig c) {
+  c.rope_factor = 8;
+  c.rope_original_positions = 64;
+  return c;
+}
+ModelConfig tied(ModelConfig c) {
+  c.tied_embeddings = true;
+  return c;
+}
+
+}  // namespace
+
+const std::vector<KernelCase>& kernel_cases() {
+  constexpr ElementType fp32 = ElementType::fp32, bf16 = ElementType::bf16;
+  static const std::vector<KernelCase> all = {
+      {"odd_sizes_bias", with_bias(config(100, 172, 5, 1, 20, 333)), {2, 37}},
+      {"one_token", config(128, 256, 2, 1, 64, 512), {1, 1}},
+      {"length_129_scaled_rotary", with_scaling(config(256, 320, 4, 1, 64, 1000)), {3, 129}},
+      {"chunked_tied_bias", tied(with_bias(config(256, 512, 6, 2, 128, 640))), {2, 200}, {96, 150}},
+      {"qk_norm", with_qk_norm(config(192, 384, 4, 2, 128, 768)), {2, 100}, {0, 64}},
+      {"qk_norm_chunked", with_qk_norm(config(256, 264, 4, 4, 64, 776)), {1, 300}, {128, 128}},
+      {"qk_norm_odd", with_qk_norm(config(90, 130, 3, 3, 30, 257)), {3, 21}, {10, 7}},
+      {"bf16_gradient_sums", with_bias(config(256, 256, 4, 2, 64, 512)), {2, 128}, {}, bf16},
+      {"many_rows", config(64, 128, 2, 1, 64, 300), {4, 1024}},
+      {"tiny_one_token", config(6, 10, 3, 1, 2, 11), {1, 1}, {}, fp32, true},
+      {"tiny_chunks_of_one", tied(with_bias(config(10, 14, 2, 2, 6, 13))), {3, 5}, {1, 1}, fp32, true},
+      {"tiny_past_one_tile", with_qk_norm(with_scaling(config(6, 10, 3, 1, 4, 11))), {1, 65}, {64, 33}, fp32, true},
+      {"tiny_past_two_tiles", with_bias(config(8, 6, 4, 2, 4, 9)), {2, 129}, {100, 0}, fp32, true},
+      {"tiny_bf16", tied(with_qk_norm(config(10, 6, 2, 1, 4, 17))), {2, 3}, {4, 5}, bf16, true},
+  };
+  return all;
+}
+
+std::string CaseOp::name() const {
+  const auto word = [](auto names, auto value) { return std::string(names[static_cast<std::size_t>(value)]); };
+  return word(layer_kind_names(), kind) + " " + word(pass_names(), pass) + ", keep " + word(keep_names(), keep) +
+         (writes_output ? ", output" : "") + (accumulates ? ", accumulates" : "");
+}
+
+std::vector<CaseOp> case_ops() {
+  std::vector<CaseOp> ops;
+  for (const LayerKind kind : {LayerKind::embedding, LayerKind::decoder, LayerKind::head})
+    for (const Pass pass : {Pass::forward, Pass::recompute, Pass::backward, Pass::loss}) {
+      if (operand_uses(kind, pass).empty()) continue;
+      for (const Keep keep : {Keep::input, Keep::input_attention, Keep::everything}) {
+        if (kind != LayerKind::decoder && keep != Keep::input) continue;
+        for (const bool flag : {false, true}) {
+          const bool gradient = pass == Pass::backward || pass == Pass::loss, again = pass == Pass::recompute;
+          if (flag && !gradient && !again) continue;
+          ops.push_back({kind, pass, keep, again && flag, gradient && flag});
+        }
+      }
+    }
+  return ops;
+}
+
+BoundCase::BoundCase(const KernelCase& c, const CaseOp& op) : op_(op), model_(make_model(c.config)) {
+  binding_.model = &model_;
+  binding_.kind = op.kind;
+  binding_.pass = op.pass;
+  binding_.batch = c.batch;
+  binding_.layout = {op.keep, c.chunking, 0};
+  binding_.gradient_type = c.gradient_type;
+  binding_.accumulates = op.accumulates;
+  binding_.loss_scale = 1.0 / static_cast<double>(c.batch.tokens());
+  for (const OperandUse& use : operand_uses(op.kind, op.pass)) {
+    const std::int64_t bytes = binding_.bytes(use.operand);
+    if (bytes == 0 || (use.use == Use::may_write && !op.writes_output)) continue;
+    memory_.emplace_back(static_cast<std::size_t>(bytes));
+    std::vector<std::byte>& memory = memory_.back();
+    if (facts(use.operand).tensor == TensorKind::weights)
+      for (std::size_t i = 0; i + 1 < memory.size(); i += 2)
+        memory[i] = std::byte{0x80}, memory[i + 1] = std::byte{0x3F};
+    binding_.set(use.operand, memory.data());
+  }
+}
+
+std::vector<Kernel> BoundCase::kernels() const {
+  return template_kernels(model_, op_.kind, op_.pass, binding_.batch, binding_.layout, op_.writes_output,
+                          op_.accumulates, element_bytes(binding_.gradient_type));
+}
+
+std::vector<std::string> executions(const std::vector<Kernel>& kernels) {
+  std::vector<std::string> names;
+  for (const Kernel& kernel : kernels)
+    for (std::int64_t i = 0; i < kernel.count; ++i) names.emplace_back(kernel.name());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+}  // namespace penstock::exec
