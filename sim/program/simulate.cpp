@@ -207,7 +207,8 @@ int simulate_command(const SimulateCommandOptions& options) {
   std::string files = write_files(options, schedule, prediction.timeline, beside);
   if (!options.html.empty()) {
     const std::string warnings = excess.empty() ? only : "Does not fit: " + excess;
-    write_text_file(options.html, prediction_page({scenario, schedule, prediction, memory, planned, warnings, bill_text(bill)}));
+    write_text_file(options.html,
+                    prediction_page({scenario, schedule, prediction, memory, planned, warnings, bill_text(bill)}));
     files += fmt::format("report written to {}\n", options.html.string());
   }
   if (options.json) {

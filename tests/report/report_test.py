@@ -26,14 +26,12 @@ def simulator(*arguments, folder):
 
 
 def make_catalogue(folder):
-    """Two machines of the catalogue and an upgrade: `shop` has to plan for each."""
+    """Two machines and an upgrade: `shop` plans for each."""
     hardware = SOURCE / "scenarios/hardware"
     text = ""
-    for name, file, price in (("big", "h200-sxm-pcie5", 90000), (HOSTILE.replace('"', ""), "rtx4090-desktop", 3000)):
-        path = hardware / f"{file}.toml"
-        if not path.exists():
-            path = sorted(hardware.glob("*.toml"))[0]
-        text += f'[machine."{name}"]\nhardware = "{path}"\nprice = {price}\nsource = "{"<i>list</i>"}"\ndate = "2026-01-01"\n'
+    for name, file, price in (("big", "h200-sxm-pcie5", 90000), (HOSTILE.replace('"', ""), "rtx4090", 3000)):
+        text += (f'[machine."{name}"]\nhardware = "{hardware / file}.toml"\nprice = {price}\n'
+                 'source = "<i>list</i>"\ndate = "2026-01-01"\n')
     text += '[upgrade."more DRAM"]\ndram = "64 GiB"\nprice = 500\nsource = "a list"\ndate = "2026-01-01"\n'
     (folder / "machines.toml").write_text(text)
 
