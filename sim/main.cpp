@@ -139,6 +139,7 @@ void add_shop(CLI::App& program, ShopOptions& options, Chosen& chosen) {
       "Examples:\n"
       "  penstock-sim shop --model scenarios/models/qwen2.5-7b.json --tokens-per-second 5000\n"
       "  penstock-sim shop --model scenarios/models/qwen2.5-7b.json --budget 6000 --catalogue my/machines.toml\n"
+      "  penstock-sim shop --model qwen2.5-7b --gpu \"RTX 4090\" --ram 128GB\n"
       "Prices are those of the catalogue; edit it. Exits with 3 if no machine will do, and says what binds.\n",
       options.json);
   command->add_option("--model", options.model, "a folder with config.json, such a file, or a name of the catalogue")
@@ -159,6 +160,9 @@ void add_shop(CLI::App& program, ShopOptions& options, Chosen& chosen) {
       ->capture_default_str();
   add_html(command, options.html);
   command->add_option("--threads", options.threads, "0 = all cores")->check(CLI::Range(0, 4096));
+  add_question_machine(command, options.machine);
+  command->add_option("--scenario-out", options.scenario_out, "with --gpu: write the scenario of that machine")
+      ->type_name("FILE");
   add_cost(command, options.cost, true);
   command->callback([&] { chosen = [&] { return shop(options); }; });
 }

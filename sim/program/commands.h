@@ -87,6 +87,8 @@ int sweep(const SweepOptions& options);
 
 struct ShopOptions {
   std::string model;  // as of a question
+  Question machine;   // its --gpu, --host, --ram and --drive: instead of the catalogue's machines
+  std::filesystem::path scenario_out;
   CostOptions cost;
   std::filesystem::path catalogue;                  // machines and prices; empty: those of the catalogue
   std::optional<double> tokens_per_second, budget;  // one of them; euros

@@ -8,25 +8,35 @@ namespace {
 constexpr const char* kQuestion = "Instead of a scenario file";
 constexpr const char* kCost = "Hours and euros of a training";
 
+void add_text(CLI::App* command, const char* option, std::string& value, const char* type, const char* help) {
+  command->add_option(option, value, help)->type_name(type)->group(kQuestion);
+}
+
 }  // namespace
+
+void add_question_machine(CLI::App* command, Question& question) {
+  add_text(command, "--gpu", question.gpu, "CARD",
+           "\"RTX 4090\", 4090, a100-80gb-sxm, or a file; `list cards` has all");
+  add_text(command, "--host", question.host, "HOST",
+           "desktop, workstation, server, ... (`list hosts`); else the card's usual one");
+  add_text(command, "--ram", question.ram, "SIZE",
+           "memory of the host, as 64GB or \"64 GiB\"; else what such a host usually has");
+  add_text(command, "--drive", question.drive, "SIZE", "an NVMe drive, as 2TB; else none");
+}
 
 void add_question(CLI::App* command, ScenarioChoice& choice) {
   Question& question = choice.question;
-  const auto text = [&](const char* option, std::string& value, const char* type, const char* help) {
-    command->add_option(option, value, help)->type_name(type)->group(kQuestion);
-  };
-  text("--model", question.model, "MODEL", "a folder with config.json, such a file, or a name of the catalogue");
-  text("--gpu", question.gpu, "CARD", "\"RTX 4090\", 4090, a100-80gb-sxm, or a file; `list cards` has all");
-  text("--host", question.host, "HOST", "desktop, workstation, server, ... (`list hosts`); else the card's usual one");
-  text("--ram", question.ram, "SIZE", "memory of the host, as 64GB or \"64 GiB\"; else what such a host usually has");
-  text("--drive", question.drive, "SIZE", "an NVMe drive, as 2TB; else none");
+  add_text(command, "--model", question.model, "MODEL",
+           "a folder with config.json, such a file, or a name of the catalogue");
+  add_question_machine(command, question);
   command->add_option("--sequence-length", question.sequence_length, "tokens per sequence; else 1024")
       ->check(CLI::Range(1, 1 << 24))
       ->group(kQuestion);
   command->add_option("--sequences", question.sequences, "per optimizer step; else about 160 x 1024 tokens")
       ->check(CLI::Range(1, 1'000'000))
       ->group(kQuestion);
-  text("--tokens-per-step", question.tokens_per_step, "COUNT", "instead of --sequences, as 131072 or 128k");
+  add_text(command, "--tokens-per-step", question.tokens_per_step, "COUNT",
+           "instead of --sequences, as 131072 or 128k");
   add_cost(command, choice.cost);
 }
 

@@ -30,6 +30,7 @@
 #include "sim/program/commands.h"
 #include "sim/program/memory_text.h"
 #include "sim/program/pages.h"
+#include "sim/program/shop_question.h"
 #include "sim/simulate.h"
 #include "sim/validate/error_bar.h"
 
@@ -252,7 +253,7 @@ std::optional<std::size_t> choose(const ShopOptions& options, const std::vector<
     if (options.budget) {
       if (verdict.price.euros > *options.budget) continue;
       if (!chosen || verdict.tokens_per_second > verdicts[*chosen].tokens_per_second) chosen = i;
-    } else if (!chosen && verdict.sure() >= *options.tokens_per_second) {
+    } else if (!chosen && verdict.sure() >= options.tokens_per_second.value_or(0)) {
       chosen = i;  // offers are in the order of their price
     }
   }
@@ -306,9 +307,10 @@ std::string next_text(const std::vector<NextEuro>& next, const Verdict& now) {
 }
 
 void check_wish(const ShopOptions& options) {
-  if (options.budget.has_value() == options.tokens_per_second.has_value())
+  const bool none = !options.budget && !options.tokens_per_second;
+  if ((none && !is_question(options)) || (options.budget && options.tokens_per_second))
     throw InputError("shop: give either --tokens-per-second or --budget");
-  const double wish = options.budget ? *options.budget : *options.tokens_per_second;
+  const double wish = options.budget ? *options.budget : options.tokens_per_second.value_or(0);
   if (!std::isfinite(wish) || wish < 0) throw InputError(fmt::format("shop: {} is no amount", wish));
 }
 
@@ -339,7 +341,8 @@ int shop(const ShopOptions& options) {
   check_wish(options);
   const std::filesystem::path prices =
       options.catalogue.empty() ? catalogue_folder() / "prices/machines.toml" : options.catalogue;
-  const Catalogue catalogue = read_catalogue(prices);
+  Catalogue catalogue = read_catalogue(prices);
+  if (is_question(options)) catalogue.offers = {asked_offer(options)};
   check_outputs(options, catalogue);
   Shop shop(options, catalogue.offers.size() + catalogue.upgrades.size());
   std::vector<Verdict> verdicts;
@@ -360,7 +363,10 @@ int shop(const ShopOptions& options) {
   fmt::print("{}\n\n{}\n", workload, verdicts_text(verdicts));
   if (const std::string bills = bills_text(bills_of(verdicts)); !bills.empty()) fmt::print("{}\n", bills);
   if (const std::string only = simulated_only_text(verdicts); !only.empty()) fmt::print("{}\n", only);
-  fmt::print("{}: {} for {} EUR\n  {}\n\n{}", options.budget ? "fastest for the money" : "cheapest that does it",
+  fmt::print("{}: {} for {} EUR\n  {}\n\n{}",
+             options.budget              ? "fastest for the money"
+             : options.tokens_per_second ? "cheapest that does it"
+                                         : "asked about",
              best.name, euros(best.price), best.plan, next_text(next, best));
   fmt::print(
       "\n\"at least\": so far below a prediction from this machine's file steps have been, over measurements that the "
