@@ -4,6 +4,7 @@
 
 #include "shared/ir/host_pass_names.h"
 #include "shared/machine/machine.h"
+#include "shared/model/kernels.h"
 
 namespace penstock::sim::test {
 
@@ -31,10 +32,10 @@ inline Machine profile_machine() {
   gpu.op_seconds = 3e-6;
   // Of the shape of the small models' MLP: slower than the rate, and slower still without a pause.
   gpu.matmuls = {{64, 256, 64, false, 9e-4, {}, 0, 1.3e-3}, {64, 64, 128, false, 5e-4, {}, 0, 7e-4}};
-  gpu.elementwise = {{"", 1e4, 2e-5, 2.1e-5},
-                     {"", 1e6, 1.3e-3, 1.4e-3},
-                     {"finish gradient", 1e5, 1.7e-4, 1.8e-4},
-                     {"adamw", 1e6, 1.6e-3, 1.6e-3}};
+  gpu.elementwise = {{{}, 1e4, 2e-5, 2.1e-5},
+                     {{}, 1e6, 1.3e-3, 1.4e-3},
+                     {KernelId::finish_gradient, 1e5, 1.7e-4, 1.8e-4},
+                     {KernelId::adamw, 1e6, 1.6e-3, 1.6e-3}};
   gpu.power = {{0.3, 0.1, 0.2}, {0.7, 0.6, 0.2}, {0.25, 0.3, 0.5}, {0.6, 0.9, 0.5}};
   gpu.power_settle_seconds = 0.02;
   machine.dram_bytes = 16 << 20;
