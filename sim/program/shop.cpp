@@ -371,8 +371,8 @@ int shop(const ShopOptions& options) {
   fmt::print(
       "\n\"at least\": so far below a prediction from this machine's file steps have been, over measurements that the "
       "file "
-      "was not made from.\n* assumed price; prices, their sources and dates are in {}.\n",
-      prices.string());
+      "was not made from.\n* assumed price; prices, their sources and dates are in {}{}.\n",
+      prices.string(), is_question(options) ? ", those of parts in parts.toml of the catalogue or --prices" : "");
   if (!options.html.empty()) fmt::print("\nreport written to {}\n", options.html.string());
   return kExitDone;
 }
