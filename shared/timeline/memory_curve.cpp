@@ -10,10 +10,13 @@
 namespace penstock {
 namespace {
 
-/// Bytes of a tier that live from the start of one op to the end of another of the same step.
+/// Bytes of a tier that live from the start of one op to the end of another of the same step, and the op that writes
+/// them anew: of this step, or of the next one.
 struct Life {
   int tier = 0;
   int born = 0, last = 0;
+  int next = 0;
+  bool next_in_step = false;
 
   auto operator<=>(const Life&) const = default;
 };
@@ -28,7 +31,7 @@ class Lives {
       for (std::size_t i = 0; i < op.reads.size(); ++i) touch(op.id, segments_.read(op.id, i), true);
       for (std::size_t i = 0; i < op.writes.size(); ++i) touch(op.id, segments_.write(op.id, i), false);
     }
-    for (std::uint32_t at = 0; at < segments_.count(); ++at) end(at);
+    for (std::uint32_t at = 0; at < segments_.count(); ++at) end(at, now_[at].first, false);
   }
 
   const std::map<Life, std::int64_t>& bytes() const { return bytes_; }
@@ -36,7 +39,7 @@ class Lives {
 
  private:
   struct Now {
-    int born = -1, last = -1;
+    int first = -1, born = -1, last = -1;
     bool stands = false;
   };
 
@@ -49,17 +52,19 @@ class Lives {
     for (std::uint32_t at = range.first; at < range.last; ++at) {
       Now& now = now_[at];
       if (!reads && now.last != op) {  // written without being read by the same op: another life begins
-        end(at);
+        end(at, op, true);
         now.born = op;
       }
       if (now.born < 0) now.born = op;
+      if (now.first < 0) now.first = op;
       now.last = op;
     }
   }
 
-  void end(std::uint32_t at) {
+  void end(std::uint32_t at, int next, bool in_step) {
     const Now& now = now_[at];
-    if (!now.stands && now.born >= 0) bytes_[{segments_.tier(at), now.born, now.last}] += segments_.bytes(at);
+    if (!now.stands && now.born >= 0)
+      bytes_[{segments_.tier(at), now.born, now.last, next, in_step}] += segments_.bytes(at);
   }
 
   Segments segments_;
@@ -127,8 +132,15 @@ std::vector<std::vector<MemoryPoint>> memory_curves(const Schedule& schedule, co
     const OpTime* times = &timeline.ops[static_cast<std::size_t>(step) * schedule.ops.size()];
     for (const auto& [life, bytes] : lives.bytes()) {
       auto& tier = changes[static_cast<std::size_t>(life.tier)];
-      tier.emplace_back(times[life.born].start, bytes);
-      tier.emplace_back(times[life.last].end, -bytes);
+      const double begin = times[life.born].start;
+      double end = times[life.last].end;
+      // Clocks that disagree must not count a byte twice: a life ends where the next one begins, at the latest.
+      if (life.next_in_step)
+        end = std::min(end, times[life.next].start);
+      else if (step + 1 < timeline.steps)
+        end = std::min(end, times[schedule.ops.size() + static_cast<std::size_t>(life.next)].start);
+      tier.emplace_back(begin, bytes);
+      tier.emplace_back(std::max(begin, end), -bytes);
     }
   }
   std::vector<std::vector<MemoryPoint>> curves(schedule.tiers.size());

@@ -23,7 +23,8 @@ struct MemoryPoint {
 
 /// One curve per tier, indexed as schedule.tiers, ascending in time, over all recorded steps. A byte is live from the
 /// start of the op that writes it to the end of the last op that reads it before it is written anew; bytes that hold
-/// the model's state between steps (Schedule::initial) always are.
+/// the model's state between steps (Schedule::initial) always are. No byte counts twice, even where the clocks of a
+/// measured timeline let its next life begin before the last reader has ended: so no more than the arena is ever live.
 /// REQUIRES: a complete timeline of a schedule that check_schedule accepts, row step * ops + op (compare_timelines
 /// checks the timeline).
 std::vector<std::vector<MemoryPoint>> memory_curves(const Schedule& schedule, const Timeline& timeline);

@@ -39,6 +39,23 @@ TEST(MemoryCurve, WrittenAnewIsAnotherLife) {
   EXPECT_EQ(memory_curves(schedule, timeline)[0], (Curve{{0, 1024}, {3, 1048}, {10, 0}}));
 }
 
+TEST(MemoryCurve, ClocksThatDisagreeCountNoByteTwice) {
+  // The second step's load seems to begin a second before the first step's backward, the last reader, has ended.
+  Timeline timeline = example_timeline(TimelineSource::measured, 0, {{3, 2, 5}, {3, 2, 5}});
+  for (std::size_t i = 3; i < 6; ++i) {
+    timeline.ops[i].start -= 1;
+    timeline.ops[i].end -= 1;
+  }
+  EXPECT_EQ(memory_curves(example_schedule(), timeline)[0], (Curve{{0, 1024}, {9, 1024}, {19, 0}}));
+  // The same within a step: the backward writes the forward's scratch anew half a second before the forward has ended.
+  Schedule schedule = example_schedule();
+  schedule.buffers.push_back({"scratch", 0, 1024, 24});
+  schedule.ops[1].writes = schedule.ops[2].writes = {{2, 0, 24, {}}};
+  timeline = example_timeline(TimelineSource::measured, 0, {{3, 2, 5}});
+  timeline.ops[2].start -= 0.5;
+  EXPECT_EQ(memory_curves(schedule, timeline)[0], (Curve{{0, 1024}, {3, 1048}, {4.5, 1048}, {10, 0}}));
+}
+
 TEST(MemoryCurve, PeaksOfAPartAndOfItsPhases) {
   // Load 0 to 3 s, forward to 5 s (with 24 bytes of scratch), backward to 10 s; then the same again.
   Schedule schedule = example_schedule();
