@@ -218,6 +218,8 @@ void add_validate(CLI::App& program, ValidateOptions& options, Chosen& chosen) {
                    "predict recordings from this hardware file instead of the profile that belongs to them")
       ->type_name("FILE")
       ->transform(catalogue_file(CatalogueKind::hardware));
+  command->add_flag("--fits", options.fits, "say only which of the rows fit that were published as fitting")
+      ->excludes("--hardware");
   command->add_flag("--all", options.all, "list every row of tables of published figures");
   command->callback([&] { chosen = [&] { return validate(options); }; });
 }

@@ -43,4 +43,45 @@ std::string table_text(const std::vector<std::vector<std::string>>& rows) {
   return text;
 }
 
+namespace {
+
+/// The cell in lines of at most `width` characters, cut behind commas and else at blanks; a word may be longer.
+std::vector<std::string> wrapped(const std::string& cell, std::size_t width) {
+  const std::size_t indent = cell.find_first_not_of(' ');
+  const std::string hang(indent == std::string::npos ? 0 : indent + 2, ' ');
+  std::vector<std::string> lines;
+  std::string rest = cell;
+  while (rest.size() > width) {
+    const std::size_t first = rest.find_first_not_of(' ');
+    std::size_t cut = rest.rfind(", ", width - 1);
+    cut = cut == std::string::npos || cut <= first ? rest.rfind(' ', width) : cut + 1;
+    if (cut == std::string::npos || cut <= first) cut = rest.find(' ', first);
+    if (cut == std::string::npos) break;
+    lines.push_back(rest.substr(0, cut));
+    rest = hang + rest.substr(cut + 1);
+  }
+  lines.push_back(rest);
+  return lines;
+}
+
+}  // namespace
+
+std::string table_text(const std::vector<std::vector<std::string>>& rows, std::size_t width) {
+  std::size_t others = 0;  // columns behind the first
+  for (std::size_t column = 1; column < (rows.empty() ? 0 : rows.front().size()); ++column) {
+    std::size_t widest = 0;
+    for (const auto& row : rows)
+      if (column < row.size()) widest = std::max(widest, row[column].size());
+    others += widest + 2;
+  }
+  std::vector<std::vector<std::string>> cut;
+  for (const auto& row : rows) {
+    const std::vector<std::string> lines = wrapped(row.front(), width > others ? width - others : 1);
+    cut.push_back(row);
+    cut.back().front() = lines.front();
+    for (std::size_t i = 1; i < lines.size(); ++i) cut.push_back({lines[i], ""});
+  }
+  return table_text(cut);
+}
+
 }  // namespace penstock

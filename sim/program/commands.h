@@ -119,6 +119,7 @@ int compare(const CompareOptions& options);
 struct ValidateOptions {
   std::filesystem::path folder;
   std::filesystem::path hardware;  // instead of the recordings' profiles
+  bool fits = false;               // only whether the rows fit that were published as fitting
   bool all = false;                // every row of tables, not only their errors by system and machine
   bool json = false;
 };

@@ -29,6 +29,10 @@ const char* rates_text(RateClass rates) {
   return "";
 }
 
+std::string sides_text(const ErrorRange& error) {
+  return fmt::format("{:+.0f} to {:+.0f} %", 100 * error.low, 100 * error.high);
+}
+
 std::string error_text(const ErrorRange& error) {
   const double low = -100 * error.low, high = 100 * error.high;
   if (error.low == -error.high) return fmt::format("within {:.0f} % of", high);
@@ -41,9 +45,8 @@ nlohmann::ordered_json error_json(const ErrorRange& error) {
 
 std::string calibration_note(const Machine& machine) {
   if (machine.measured)
-    return fmt::format(
-        "calibrated: steps predicted from a profile were within {:.0f} % of measured ones, where those were steady",
-        100 * kProfileError);
+    return fmt::format("calibrated: steps predicted from a profile were {} measured ones, where those were steady",
+                       error_text(kProfileRange));
   return fmt::format(
       "uncalibrated: {} is known from a hardware file ({}), and steps predicted so were {} published ones; "
       "`penstock-exec calibrate` on the machine writes a profile for --profile",

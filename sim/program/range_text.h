@@ -19,6 +19,8 @@ nlohmann::ordered_json range_json(const Range& range);
 const char* rates_text(RateClass rates);
 /// "within 6 % of", or "up to 12 % shorter and 9 % longer than".
 std::string error_text(const ErrorRange& error);
+/// "-16 to +13 %".
+std::string sides_text(const ErrorRange& error);
 nlohmann::ordered_json error_json(const ErrorRange& error);
 
 /// One line: whether the machine is known from measurements or from datasheets only, and how wide that makes ranges.

@@ -70,7 +70,7 @@ std::string front_text(const Found& found, const std::vector<Evaluated>& front, 
                     fmt::format("{:.1f}", tokens_per_second(found, entry.step_seconds)),
                     format_seconds(entry.step_seconds), format_bytes_gib(static_cast<double>(entry.arenas.hbm)),
                     format_bytes_gib(static_cast<double>(entry.arenas.dram))});
-  return table_text(rows);
+  return table_text(rows, kTerminalColumns);
 }
 
 ordered_json evaluated_json(const Found& found, const Evaluated& entry) {

@@ -10,7 +10,9 @@
 #include "sim/front_desk.h"
 #include "sim/planner/progress.h"
 #include "sim/program/commands.h"
+#include "sim/program/evidence_text.h"
 #include "sim/program/memory_text.h"
+#include "sim/program/range_text.h"
 #include "sim/validate/validation.h"
 
 namespace penstock::sim {
@@ -53,6 +55,11 @@ std::string recorded_text(const std::vector<RecordedRow>& rows) {
               ? std::string("order       no two policies of one workload differ by more than their spread\n")
               : fmt::format("order       Kendall tau {:.3f} over {} pairs of policies ({} in the wrong order)\n",
                             order.tau(), order.pairs, order.discordant);
+  int inside = 0;
+  const std::vector<Miss> misses = misses_of(rows);
+  for (const Miss& miss : misses) inside += miss.printed.low <= miss.error && miss.error <= miss.printed.high;
+  text += fmt::format("in range    {} of {} inside what is printed, {}\n", inside, misses.size(),
+                      sides_text(misses.front().printed));
   text += "Errors are shares of the measured step.\n";
   if (stale > 0)
     text += fmt::format("* {} of another schedule than the policy writes now: record anew.\n",
@@ -124,7 +131,9 @@ std::string published_text(const std::vector<PublishedRow>& rows, bool all) {
   if (single.size() < rows.size())
     text += fmt::format("{} rows of tables, below by system and machine; --all lists them\n\n",
                         rows.size() - single.size());
-  text += groups_text(rows) + "\n" + summary_text("step error", published_errors(rows));
+  text += groups_text(rows) + "\n";
+  if (const std::string ranges = evidence_text(misses_of(rows)); !ranges.empty()) text += ranges + "\n";
+  text += summary_text("step error", published_errors(rows));
   std::erase_if(known, [](const PublishedRow& row) { return !row.assumed.empty(); });
   if (known.size() < rows.size()) {
     text += summary_text("without *", published_errors(known));
@@ -186,6 +195,7 @@ ordered_json published_json(const PublishedRow& row) {
 }  // namespace
 
 int validate(const ValidateOptions& options) {
+  if (options.fits) return validate_fits(options);
   Rows rows;
   {
     StatusLine status("reading " + options.folder.string());

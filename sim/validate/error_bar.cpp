@@ -2,12 +2,17 @@
 
 namespace penstock::sim {
 
+ErrorRange class_error_range(RateClass rates) {
+  switch (rates) {
+    case RateClass::measured: return kMeasuredRange;
+    case RateClass::inferred: return kInferredRange;
+    case RateClass::convention: return kConventionRange;
+  }
+  return kConventionRange;
+}
+
 ErrorRange step_error_range(const Machine& machine) {
-  if (machine.measured) return {-kProfileError, kProfileError};
-  const double share = machine.rates == RateClass::measured   ? kMeasuredRatesError
-                       : machine.rates == RateClass::inferred ? kInferredRatesError
-                                                              : kHardwareFileError;
-  return machine.error.value_or(ErrorRange{-share, share});
+  return machine.measured ? kProfileRange : machine.error.value_or(class_error_range(machine.rates));
 }
 
 Range step_range(double seconds, const ErrorRange& error) {

@@ -97,6 +97,8 @@ RecordedRow predict_recording(const fs::path& file, const std::string& name, con
   row.stall_error = std::abs(row.stall_seconds.difference()) / recording.step_seconds;
   row.spread = recording.spread;
   row.periods = recording.periods;
+  row.rates = scenario.machine.rates;
+  row.printed = step_error_range(scenario.machine);
   row.tiers = compare_peaks(prediction.memory, recording.peaks);
   row.same_schedule = schedule_hash(schedule) == recording.schedule_hash;
   find_worst_op(schedule, prediction, recording, row);
@@ -126,11 +128,12 @@ PublishedRow predict_published(const Scenario& scenario, const std::string& name
   row.machine = scenario.machine.name;
   row.model = scenario.model.config.name;
   row.policy = schedule.policy;
-  row.system = published.system.empty() ? schedule.policy : published.system;
+  row.system = published_system(scenario);
   row.calibrates = published.calibrates;
   row.rates = scenario.machine.rates;
   row.sequence_length = scenario.sequence_length;
-  row.step_range = step_range(prediction.step_seconds, step_error_range(scenario.machine));
+  row.printed = step_error_range(scenario.machine);
+  row.step_range = step_range(prediction.step_seconds, row.printed);
   row.source = published.source;
   row.assumed = published.assumed;
   if (published.step_seconds > 0) {
@@ -141,11 +144,7 @@ PublishedRow predict_published(const Scenario& scenario, const std::string& name
     if (tier.tier.kind == TierKind::hbm && published.hbm_bytes > 0)
       row.hbm_bytes = Pair{static_cast<double>(tier.arena_bytes), static_cast<double>(published.hbm_bytes)};
   row.published_fits = published.fits;
-  const SoftwareMemory software =
-      scenario.software.empty() ? SoftwareMemory{} : read_software_memory(scenario.software);
-  // The system's own code decides where it is known what that takes.
-  row.excess = software.items.empty() ? excess_of(prediction.memory)
-                                      : excess_text(system_memory(software, scenario, prediction.memory));
+  row.excess = published_excess(scenario, prediction.memory);
   row.fits = row.excess.empty();
   return row;
 }
@@ -155,12 +154,8 @@ std::vector<PublishedRow> predict_table(const fs::path& base, const std::string&
   std::vector<PublishedRow> rows(table.size());
   const std::size_t threads = thread_count(0);
   parallel_for(table.size(), threads, [&](std::size_t i, std::size_t) {
-    try {
-      rows[i] = predict_published(read_scenario(base, table[i].overrides), name + "/" + table[i].name);
-      rows[i].table = name;
-    } catch (const InputError& error) {
-      throw InputError(fmt::format("{}: row \"{}\": {}", csv.string(), table[i].name, error.what()));
-    }
+    rows[i] = predict_published(read_table_row(base, csv, table[i]), name + "/" + table[i].name);
+    rows[i].table = name;
   });
   return rows;
 }
@@ -223,6 +218,12 @@ ErrorSummary summary(const std::vector<Row>& rows, Error error_of) {
   return result;
 }
 
+void require_published(const Scenario& scenario, const fs::path& file) {
+  if (!scenario.published)
+    throw InputError(
+        fmt::format("{}: has no table [published], so there is nothing to hold a prediction against", file.string()));
+}
+
 std::vector<fs::path> files_below(const fs::path& folder) {
   std::error_code error;
   std::vector<fs::path> files;
@@ -237,6 +238,32 @@ std::vector<fs::path> files_below(const fs::path& folder) {
 
 }  // namespace
 
+std::string published_system(const Scenario& scenario) {
+  return scenario.published->system.empty() ? scenario.policy.name : scenario.published->system;
+}
+
+std::string published_excess(const Scenario& scenario, const std::vector<TierMemory>& memory) {
+  const SoftwareMemory software =
+      scenario.software.empty() ? SoftwareMemory{} : read_software_memory(scenario.software);
+  return software.items.empty() ? excess_of(memory) : excess_text(system_memory(software, scenario, memory));
+}
+
+Scenario read_table_row(const fs::path& base, const fs::path& table, const TableRow& row) {
+  try {
+    return read_scenario(base, row.overrides);
+  } catch (const InputError& error) {
+    throw InputError(fmt::format("{}: row \"{}\": {}", table.string(), row.name, error.what()));
+  }
+}
+
+std::vector<fs::path> published_files(const fs::path& folder) {
+  std::vector<fs::path> files = files_below(folder);
+  std::erase_if(files, [](const fs::path& file) { return file.extension() != ".toml"; });
+  if (files.empty()) throw InputError(fmt::format("{}: holds no scenario with [published]", folder.string()));
+  for (const fs::path& file : files) require_published(read_scenario(file), file);
+  return files;
+}
+
 Rows validate_folder(const fs::path& folder, const std::function<void(const std::string&)>& progress,
                      const fs::path& hardware) {
   Rows rows;
@@ -250,9 +277,7 @@ Rows validate_folder(const fs::path& folder, const std::function<void(const std:
       continue;
     }
     const Scenario published = read_scenario(file);
-    if (!published.published)
-      throw InputError(
-          fmt::format("{}: has no table [published], so there is nothing to hold a prediction against", file.string()));
+    require_published(published, file);
     if (published.published->rows.empty()) {
       rows.published.push_back(predict_published(published, name));
       continue;

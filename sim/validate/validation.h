@@ -9,8 +9,11 @@
 #include <vector>
 
 #include "shared/compare/comparison.h"
+#include "shared/ir/memory.h"
 #include "shared/machine/machine.h"
+#include "shared/scenario/scenario.h"
 #include "sim/validate/error_bar.h"
+#include "sim/validate/row_table.h"
 
 namespace penstock::sim {
 
@@ -25,6 +28,8 @@ struct RecordedRow {
   double stall_error = 0;   // |predicted - measured stall| / measured step
   double spread = 0;        // run-to-run, of the measured periods
   int periods = 0;
+  RateClass rates = RateClass::measured;  // of the hardware file, or a profile's
+  ErrorRange printed;                     // the range beside such a prediction
   std::vector<TierComparison> tiers;
   /// The policy still writes the schedule that was measured. If not, the prediction is of another one: record it anew.
   bool same_schedule = true;
@@ -42,7 +47,8 @@ struct PublishedRow {
   bool calibrates = false;  // a file that it is predicted from was made from it
   RateClass rates = RateClass::convention;  // of the hardware file
   std::int64_t sequence_length = 0;
-  Range step_range;                  // that is printed beside the prediction
+  ErrorRange printed;                // the range beside the prediction
+  Range step_range;                  // which it makes of the step
   std::optional<Pair> step_seconds;  // measured = published
   double signed_error = 0;
   std::optional<Pair> hbm_bytes;
@@ -63,6 +69,16 @@ struct Rows {
 /// [published], or a recording that cannot be predicted (another model, a missing profile).
 Rows validate_folder(const std::filesystem::path& folder, const std::function<void(const std::string&)>& progress,
                      const std::filesystem::path& hardware = {});
+
+/// What the parts of validate_folder say of one published scenario. REQUIRES: scenario.published.
+/// Whose program ran: [published] system, or the policy's name.
+std::string published_system(const Scenario& scenario);
+/// What does not fit of a schedule with this memory, with what the system's own code adds where that is known.
+std::string published_excess(const Scenario& scenario, const std::vector<TierMemory>& memory);
+/// A row of the table that `base` names. Throws InputError with table and row.
+Scenario read_table_row(const std::filesystem::path& base, const std::filesystem::path& table, const TableRow& row);
+/// Scenarios of the folder, sorted. Throws InputError: none, or one without [published].
+std::vector<std::filesystem::path> published_files(const std::filesystem::path& folder);
 
 struct ErrorSummary {
   double mean = 0, median = 0, maximum = 0;

@@ -12,6 +12,18 @@ TEST(Table, AlignsAndHeadingsDoNotWiden) {
             "  x  1.5   2\n");
 }
 
+// The other columns take 2 + 4, so that the first has 20 of 26: cut behind commas, else at blanks.
+TEST(Table, LongCellsOfTheFirstColumnGoOnBelow) {
+  EXPECT_EQ(table_text({{"plan", "step"}, {"  groups of 2, inputs kept in HBM, all", "1 s"}, {"  short", "22 s"}}, 26),
+            "plan                step\n"
+            "  groups of 2,       1 s\n"
+            "    inputs kept in\n"
+            "    HBM, all\n"
+            "  short             22 s\n");
+  // A word that is longer than the column stays whole, and nothing is lost.
+  EXPECT_EQ(table_text({{"a", "b"}, {"unbreakable, x", "1"}}, 8), "a             b\nunbreakable,  1\n  x\n");
+}
+
 TEST(Table, PercentIsSigned) {
   EXPECT_EQ(percent_text(0.0123), "+1.23 %");
   EXPECT_EQ(percent_text(-0.5), "-50.00 %");

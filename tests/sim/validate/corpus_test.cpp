@@ -71,7 +71,7 @@ TEST(Corpus, IsPredictedWithinTheThresholds) {
 TEST(Corpus, TheHardwareFileAloneIsWithinEightPercent) {
   const Rows rows = validate_folder(kCorpus / "h200", {}, kScenarios / "hardware/h200-sxm-pcie5.toml");
   ASSERT_GE(rows.recorded.size(), 18u);
-  EXPECT_LE(step_errors(rows.recorded).maximum, kMeasuredRatesError) << step_errors(rows.recorded).worst;
+  EXPECT_LE(step_errors(rows.recorded).maximum, 0.08) << step_errors(rows.recorded).worst;
   EXPECT_GE(rank_correlation(rows.recorded).tau(), 0.95);
 }
 
@@ -116,6 +116,7 @@ TEST(Published, OtherSystemsAreMet) {
     in_range += row.step_range.low <= row.step_seconds->measured && row.step_seconds->measured <= row.step_range.high;
   }
   EXPECT_GE(rows, 60);
+  EXPECT_GE(others.size(), 60u);
   EXPECT_GE(systems.size(), 6u);
   double mean = 0;
   for (const auto& [system, errors] : systems)

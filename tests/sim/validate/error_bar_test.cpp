@@ -17,17 +17,20 @@ TEST(ErrorBar, IsAShareOfWhatIsMeasured) {
   EXPECT_DOUBLE_EQ(rate.high * step.low, rate.low * step.high);  // both say 1000 tokens per step
 }
 
-TEST(ErrorBar, IsNarrowerFromAProfile) {
+TEST(ErrorBar, IsThatOfTheClassUnlessTheFileHasItsOwn) {
   Machine machine;
-  EXPECT_EQ(step_error_share(step_error_range(machine)), kHardwareFileError);
+  EXPECT_EQ(step_error_share(step_error_range(machine)), 0.27);
   machine.rates = RateClass::inferred;
-  EXPECT_EQ(step_error_share(step_error_range(machine)), kInferredRatesError);
+  EXPECT_EQ(step_error_range(machine).low, kInferredRange.low);
+  EXPECT_EQ(step_error_range(machine).high, kInferredRange.high);
+  machine.rates = RateClass::measured;
+  EXPECT_EQ(step_error_range(machine).high, kMeasuredRange.high);
   machine.error = ErrorRange{-0.1, 0.2};  // a file that knows how far it was off
   EXPECT_EQ(step_error_range(machine).low, -0.1);
   EXPECT_EQ(step_error_share(step_error_range(machine)), 0.2);
   machine.measured = true;
-  EXPECT_EQ(step_error_share(step_error_range(machine)), kProfileError);
-  EXPECT_LT(kProfileError, kHardwareFileError);
+  EXPECT_EQ(step_error_range(machine).low, kProfileRange.low);
+  EXPECT_EQ(step_error_range(machine).high, kProfileError);
 }
 
 }  // namespace
