@@ -9,7 +9,7 @@
 #include "exec/calibrate/cuda_sample.h"
 #include "exec/calibrate/host_machine.h"
 #include "exec/cuda/device_memory.h"
-#include "exec/host/arena.h"
+#include "exec/memory/arena.h"
 
 namespace penstock::exec {
 

@@ -11,7 +11,7 @@
 #include "exec/calibrate/stopwatch.h"
 #include "exec/cuda/kernel_marks.h"
 #include "exec/cuda/stream_memory.h"
-#include "exec/host/arena.h"
+#include "exec/memory/arena.h"
 
 namespace penstock::exec {
 

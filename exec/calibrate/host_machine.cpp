@@ -7,7 +7,7 @@
 #include <latch>
 #include <thread>
 
-#include "exec/host/arena.h"
+#include "exec/memory/arena.h"
 #include "exec/optimizer/adamw.h"
 #include "exec/optimizer/thread_team.h"
 #include "exec/runtime/board.h"

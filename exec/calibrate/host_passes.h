@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "exec/calibrate/stopwatch.h"
-#include "exec/host/arena.h"
+#include "exec/memory/arena.h"
 #include "shared/machine/machine.h"
 #include "shared/machine/profile.h"
 

@@ -37,7 +37,7 @@ const Access& gradient_place(const Schedule& schedule, int layer) {
 }
 
 void write_gradients(const std::filesystem::path& path, const Schedule& schedule, const Model& model,
-                     Backend& backend) {
+                     const TierMemories& memories) {
   const ElementType type = schedule.numerics.gradient_link;
   std::vector<SafetensorsWriter::Entry> entries;
   for (const Layer& layer : model.layers)
@@ -52,7 +52,8 @@ void write_gradients(const std::filesystem::path& path, const Schedule& schedule
     const Buffer& buffer = schedule.buffers[static_cast<std::size_t>(place.buffer)];
     for (const ParameterTensor& tensor : layer.tensors) {
       bytes.resize(static_cast<std::size_t>(tensor.elements() * element_bytes(type)));
-      backend.read(buffer.tier, buffer.offset_bytes + place.offset_bytes + tensor.offset * element_bytes(type), bytes);
+      memories[static_cast<std::size_t>(buffer.tier)]->read(
+          buffer.offset_bytes + place.offset_bytes + tensor.offset * element_bytes(type), bytes);
       writer.append(bytes);
     }
   }
@@ -95,12 +96,13 @@ void require_dumpable(const std::filesystem::path& folder, const Schedule& sched
                                  format_bytes(static_cast<double>(space.available))));
 }
 
-void write_dump(const std::filesystem::path& folder, const Schedule& schedule, const Model& model, Backend& backend,
-                const TokenSource& tokens, const AdamHyper& hyper, const std::vector<StepReport>& reports) {
+void write_dump(const std::filesystem::path& folder, const Schedule& schedule, const Model& model,
+                const TierMemories& memories, const TokenSource& tokens, const AdamHyper& hyper,
+                const std::vector<StepReport>& reports) {
   if (reports.empty()) throw InputError(fmt::format("--dump {}: no step has computed anything", folder.string()));
   std::filesystem::create_directories(folder);
   std::filesystem::remove(folder / "run.json");  // written last: files of two dumps are none
-  write_gradients(folder / "gradients.safetensors", schedule, model, backend);
+  write_gradients(folder / "gradients.safetensors", schedule, model, memories);
   write_tokens(folder / "tokens.i32", schedule, tokens, reports);
   nlohmann::ordered_json losses = nlohmann::ordered_json::array();
   for (const StepReport& report : reports) losses.push_back(report.loss);

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "exec/data/tokens.h"
-#include "exec/runtime/backend.h"
+#include "exec/memory/memory.h"
 #include "exec/runtime/bound_op.h"
 #include "shared/ir/schedule.h"
 #include "shared/model/model.h"
@@ -25,7 +25,8 @@ void require_dumpable(const std::filesystem::path& folder, const Schedule& sched
 ///   gradients.safetensors finished gradients of the last step, before clipping, Hugging Face names, fp32 or bf16
 ///   run.json              (last) mean token loss per step, shape of the tokens, settings of AdamW
 /// Throws InputError without a report. REQUIRES: require_dumpable.
-void write_dump(const std::filesystem::path& folder, const Schedule& schedule, const Model& model, Backend& backend,
-                const TokenSource& tokens, const AdamHyper& hyper, const std::vector<StepReport>& reports);
+void write_dump(const std::filesystem::path& folder, const Schedule& schedule, const Model& model,
+                const TierMemories& memories, const TokenSource& tokens, const AdamHyper& hyper,
+                const std::vector<StepReport>& reports);
 
 }  // namespace penstock::exec

@@ -98,7 +98,7 @@ std::vector<Piece> pieces_of(const Schedule& schedule, const Model& model) {
   return pieces;
 }
 
-void load_piece(const Schedule& schedule, const Model& model, Backend& backend, const StateSource& source,
+void load_piece(const Schedule& schedule, const Model& model, const TierMemories& memories, const StateSource& source,
                 const Piece& piece) {
   const Value& value = piece.access->value;
   const Buffer& buffer = schedule.buffers[static_cast<std::size_t>(piece.access->buffer)];
@@ -108,13 +108,14 @@ void load_piece(const Schedule& schedule, const Model& model, Backend& backend, 
   const bool as_bf16 = is_half(value.tensor, schedule.numerics) && value.tensor != TensorKind::low_bits;
   if (const std::size_t at = first_beyond(values, as_bf16 ? kBeyondBf16 : kInfinity); at < values.size())
     refuse_value(source, layer, part_of(value.tensor), piece.first + static_cast<std::int64_t>(at), values[at]);
+  Memory& memory = *memories[static_cast<std::size_t>(buffer.tier)];
   const std::int64_t offset = buffer.offset_bytes + piece.access->offset_bytes;
   if (!is_half(value.tensor, schedule.numerics))
-    return backend.write(buffer.tier, offset + 4 * piece.first, std::as_bytes(std::span(values)));
+    return memory.write(offset + 4 * piece.first, std::as_bytes(std::span(values)));
   std::vector<std::uint16_t> halves(values.size());
   for (std::size_t i = 0; i < values.size(); ++i)
     halves[i] = half_of(value.tensor, schedule.numerics.states, values[i]);
-  backend.write(buffer.tier, offset + 2 * piece.first, std::as_bytes(std::span(halves)));
+  memory.write(offset + 2 * piece.first, std::as_bytes(std::span(halves)));
 }
 
 }  // namespace
@@ -126,7 +127,8 @@ std::size_t first_not_finite(std::span<const std::uint16_t> bf16) {
   return static_cast<std::size_t>(found - bf16.begin());
 }
 
-void load_states(const Schedule& schedule, const Model& model, Backend& backend, const StateSource& source) {
+void load_states(const Schedule& schedule, const Model& model, const TierMemories& memories,
+                 const StateSource& source) {
   const std::vector<Piece> pieces = pieces_of(schedule, model);
   std::atomic<std::size_t> next{0};
   std::mutex mutex;
@@ -135,7 +137,7 @@ void load_states(const Schedule& schedule, const Model& model, Backend& backend,
   const auto work = [&] {
     std::size_t i = pieces.size();
     try {
-      for (i = next++; i < pieces.size(); i = next++) load_piece(schedule, model, backend, source, pieces[i]);
+      for (i = next++; i < pieces.size(); i = next++) load_piece(schedule, model, memories, source, pieces[i]);
     } catch (...) {
       const std::lock_guard lock(mutex);
       if (i < failed) {
@@ -169,8 +171,9 @@ template <typename T>
 void StateReader::fetch(TensorKind tensor, int layer, std::int64_t first, std::span<T> out) const {
   const Access& access = place(tensor, layer);
   const Buffer& buffer = schedule_.buffers[static_cast<std::size_t>(access.buffer)];
-  backend_.read(buffer.tier, buffer.offset_bytes + access.offset_bytes + first * static_cast<std::int64_t>(sizeof(T)),
-                std::as_writable_bytes(out));
+  memories_[static_cast<std::size_t>(buffer.tier)]->read(
+      buffer.offset_bytes + access.offset_bytes + first * static_cast<std::int64_t>(sizeof(T)),
+      std::as_writable_bytes(out));
 }
 
 void StateReader::read_weights(int layer, std::int64_t first, std::span<std::uint16_t> out) const {

@@ -17,7 +17,7 @@
 #include "exec/cuda/optimizer.h"
 #include "exec/cuda/stream_memory.h"
 #include "exec/cuda/templates.h"
-#include "exec/host/arena.h"
+#include "exec/memory/host_memory.h"
 #include "exec/optimizer/adamw.h"
 #include "shared/error.h"
 
@@ -26,6 +26,49 @@ namespace {
 
 // cuBLASLt and cuDNN load kernels at first use; the rehearsal before a run brings them all in.
 constexpr std::int64_t kLibraryReserveBytes = std::int64_t{256} << 20;
+
+/// HBM of a schedule.
+class TierOnDevice : public Memory {
+ public:
+  /// Adds itself to `allocated` as long as it lives.
+  TierOnDevice(std::int64_t bytes, std::int64_t& allocated) : memory_(bytes), allocated_(allocated) {
+    allocated_ += bytes;
+    if (bytes > 0) PENSTOCK_CUDA(cudaMemset(memory_.data(), 0, static_cast<std::size_t>(bytes)));
+  }
+  ~TierOnDevice() override { allocated_ -= memory_.bytes(); }
+
+  std::int64_t bytes() const override { return memory_.bytes(); }
+  std::byte* address() const override { return memory_.data(); }
+  void read(std::int64_t offset, std::span<std::byte> to) override {
+    if (!to.empty()) PENSTOCK_CUDA(cudaMemcpy(to.data(), address() + offset, to.size(), cudaMemcpyDefault));
+  }
+  void write(std::int64_t offset, std::span<const std::byte> from) override {
+    if (!from.empty()) PENSTOCK_CUDA(cudaMemcpy(address() + offset, from.data(), from.size(), cudaMemcpyDefault));
+  }
+
+ private:
+  DeviceMemory memory_;
+  std::int64_t& allocated_;
+};
+
+/// DRAM of a schedule, pinned.
+class PinnedMemory : public HostMemory {
+ public:
+  explicit PinnedMemory(std::int64_t bytes) : HostMemory(bytes, "dram") {
+    if (bytes == 0) return;
+    try {
+      registration_ = Registration(address(), static_cast<std::size_t>(bytes));
+    } catch (const std::runtime_error& error) {
+      throw DoesNotFit(
+          fmt::format("the dram arena of {} bytes could not be pinned ({}): raise the limit of locked memory (ulimit "
+                      "-l) or of the container's memory, or choose a schedule that keeps less in dram",
+                      bytes, error.what()));
+    }
+  }
+
+ private:
+  Registration registration_;  // released before the memory is
+};
 
 class CudaBackend : public Backend {
  public:
@@ -44,29 +87,11 @@ class CudaBackend : public Backend {
   std::string name() const override { return "cuda"; }
   bool is_host() const override { return false; }
   std::int64_t arena_limit_bytes() const override { return arena_limit_bytes_; }
-  std::int64_t context_bytes() const override {
-    std::int64_t bytes = room().taken;
-    for (const TierArena& arena : arenas_) bytes -= arena.device.bytes();
-    return bytes;
-  }
+  std::int64_t context_bytes() const override { return room().taken - device_bytes_; }
 
-  void allocate(const std::vector<Tier>& tiers, const std::vector<std::int64_t>& bytes) override {
-    drain();
-    arenas_.clear();
-    for (std::size_t i = 0; i < tiers.size(); ++i) {
-      const bool device = tiers[i].kind == TierKind::hbm;
-      arenas_.push_back(device ? allocate_device(bytes[i]) : allocate_host(bytes[i], tiers[i].kind));
-    }
-  }
-  std::byte* arena(int tier) override {
-    const TierArena& arena = arenas_[static_cast<std::size_t>(tier)];
-    return arena.on_device ? arena.device.data() : arena.host->data();
-  }
-  void write(int tier, std::int64_t offset, std::span<const std::byte> from) override {
-    if (!from.empty()) PENSTOCK_CUDA(cudaMemcpy(arena(tier) + offset, from.data(), from.size(), cudaMemcpyDefault));
-  }
-  void read(int tier, std::int64_t offset, std::span<std::byte> to) override {
-    if (!to.empty()) PENSTOCK_CUDA(cudaMemcpy(to.data(), arena(tier) + offset, to.size(), cudaMemcpyDefault));
+  std::unique_ptr<Memory> allocate(TierKind kind, std::int64_t bytes) override {
+    if (kind == TierKind::hbm) return allocate_device(bytes);
+    return std::make_unique<PinnedMemory>(bytes);
   }
 
   void start(const BoundSchedule& program, Board& board, Recorder& recorder) override {
@@ -128,12 +153,6 @@ class CudaBackend : public Backend {
   }
 
  private:
-  struct TierArena {
-    bool on_device = false;
-    DeviceMemory device;
-    std::unique_ptr<Arena> host;
-    Registration registration;  // behind `host`: released first
-  };
   struct Lane {
     StreamHandle stream;
     DeviceMemory norm_scratch;
@@ -159,7 +178,7 @@ class CudaBackend : public Backend {
             options_.hbm_limit_bytes > 0 ? std::min(total, options_.hbm_limit_bytes) : total};
   }
 
-  TierArena allocate_device(std::int64_t bytes) const {
+  std::unique_ptr<Memory> allocate_device(std::int64_t bytes) {
     const auto [taken, limit] = room();
     if (taken + bytes > limit)
       throw DoesNotFit(
@@ -168,26 +187,7 @@ class CudaBackend : public Backend {
                       "{} bytes ({}), so {} bytes are missing",
                       bytes, taken, limit, options_.hbm_limit_bytes > 0 ? "--hbm-limit" : "all of the device",
                       taken + bytes - limit));
-    TierArena arena;
-    arena.on_device = true;
-    arena.device = DeviceMemory(bytes);
-    if (bytes > 0) PENSTOCK_CUDA(cudaMemset(arena.device.data(), 0, static_cast<std::size_t>(bytes)));
-    return arena;
-  }
-
-  static TierArena allocate_host(std::int64_t bytes, TierKind kind) {
-    TierArena arena;
-    arena.host = std::make_unique<Arena>(bytes, kind == TierKind::dram ? "dram" : "nvme");
-    if (bytes > 0) try {
-        arena.registration = Registration(arena.host->data(), static_cast<std::size_t>(bytes));
-      } catch (const std::runtime_error& error) {
-        throw DoesNotFit(
-            fmt::format("the dram arena of {} bytes could not be pinned ({}): raise the limit of locked memory (ulimit "
-                        "-l) or of the "
-                        "container's memory, or choose a schedule that keeps less in dram",
-                        bytes, error.what()));
-      }
-    return arena;
+    return std::make_unique<TierOnDevice>(bytes, device_bytes_);
   }
 
   void make_lanes() {
@@ -269,9 +269,10 @@ class CudaBackend : public Backend {
       void operator()(const TemplateBinding& w) const { backend.templates_->run(w, stream); }
       void operator()(const BoundCopy& w) const {
         std::int64_t done = 0;
+        std::byte *const from = w.from.address(), *const to = w.to.address();
         for (const Burst& burst : w.bursts)
           for (std::int64_t i = 0; i < burst.count; ++i, done += burst.bytes)
-            PENSTOCK_CUDA(cudaMemcpyAsync(w.to + done, w.from + done, static_cast<std::size_t>(burst.bytes),
+            PENSTOCK_CUDA(cudaMemcpyAsync(to + done, from + done, static_cast<std::size_t>(burst.bytes),
                                           cudaMemcpyDefault, stream));
       }
       void operator()(const BoundOptimizer& w) const {
@@ -304,7 +305,7 @@ class CudaBackend : public Backend {
   StreamMemoryOps memory_ops_;
   std::int64_t arena_limit_bytes_ = 0;
   std::unique_ptr<CudaTemplates> templates_;
-  std::vector<TierArena> arenas_;
+  std::int64_t device_bytes_ = 0;  // of HBM, allocated as memory of a tier
   const BoundSchedule* program_ = nullptr;
   Board* board_ = nullptr;
   Recorder* recorder_ = nullptr;

@@ -13,8 +13,8 @@
 #include <thread>
 #include <utility>
 
-#include "exec/host/arena.h"
 #include "exec/host/templates.h"
+#include "exec/memory/host_memory.h"
 #include "exec/runtime/host_work.h"
 
 namespace penstock::exec {
@@ -27,15 +27,6 @@ void sleep_until_ns(std::int64_t due) {
   const timespec at{due / 1'000'000'000, due % 1'000'000'000};
   while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, nullptr) != 0) {
   }
-}
-
-const char* tier_name(TierKind kind) {
-  switch (kind) {
-    case TierKind::hbm: return "hbm";
-    case TierKind::dram: return "dram";
-    case TierKind::nvme: return "nvme";
-  }
-  return "";
 }
 
 struct Launch {
@@ -84,16 +75,8 @@ class HostBackend : public Backend {
     return options_.hbm_limit_bytes > 0 ? options_.hbm_limit_bytes : Backend::arena_limit_bytes();
   }
 
-  void allocate(const std::vector<Tier>& tiers, const std::vector<std::int64_t>& bytes) override {
-    arenas_.clear();
-    for (std::size_t i = 0; i < tiers.size(); ++i) arenas_.emplace_back(bytes[i], tier_name(tiers[i].kind));
-  }
-  std::byte* arena(int tier) override { return arenas_[static_cast<std::size_t>(tier)].data(); }
-  void write(int tier, std::int64_t offset, std::span<const std::byte> from) override {
-    if (!from.empty()) std::memcpy(arena(tier) + offset, from.data(), from.size());
-  }
-  void read(int tier, std::int64_t offset, std::span<std::byte> to) override {
-    if (!to.empty()) std::memcpy(to.data(), arena(tier) + offset, to.size());
+  std::unique_ptr<Memory> allocate(TierKind kind, std::int64_t bytes) override {
+    return std::make_unique<HostMemory>(bytes, kind == TierKind::hbm ? "hbm" : "dram");
   }
 
   void start(const BoundSchedule& program, Board& board, Recorder& recorder) override {
@@ -144,11 +127,11 @@ class HostBackend : public Backend {
     board_->publish(launch.op, static_cast<std::uint32_t>(launch.step + 1));
   }
   void run_copy(const BoundCopy& copy) const {
-    paced_copy(copy.to, copy.from, copy.bytes, link_rate(options_, copy.from_tier, copy.to_tier));
+    paced_copy(copy.to.address(), copy.from.address(), copy.from.bytes,
+               link_rate(options_, copy.from_tier, copy.to_tier));
   }
 
   HostBackendOptions options_;
-  std::vector<Arena> arenas_;
   const BoundSchedule* program_ = nullptr;
   Board* board_ = nullptr;
   Recorder* recorder_ = nullptr;

@@ -1,8 +1,7 @@
 // The seam between the executor and whatever stands for the GPU: `host` (threads, exec/host/backend.h) or `cuda`.
 //
-// Order of calls: allocate, then write (load), then start, then enqueue for every GPU op of every step in id order from
-// one thread, then drain, then read (save). After drain, start may be called again for another run over the same
-// memory.
+// Order of calls: allocate, then start, then enqueue for every GPU op of every step in id order from one thread, then
+// drain. After drain, start may be called again for another run over the same memory.
 //
 // Duties of a backend for each enqueued op:
 //  1. it starts after everything enqueued before it on the same lane, and after its predecessors: for step s, wait
@@ -18,10 +17,9 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
-#include <span>
 #include <string>
-#include <vector>
 
+#include "exec/memory/memory.h"
 #include "exec/runtime/board.h"
 #include "exec/runtime/bound_op.h"
 #include "exec/runtime/recorder.h"
@@ -40,13 +38,9 @@ class Backend {
   /// there is no GPU.
   virtual std::int64_t context_bytes() const { return 0; }
 
-  /// One arena per tier, zeroed and touched; `bytes[i]` belongs to tiers[i] and may be 0. Throws DoesNotFit.
-  virtual void allocate(const std::vector<Tier>& tiers, const std::vector<std::int64_t>& bytes) = 0;
-  /// Address of a tier's arena: for DRAM and NVMe one that host threads can use, for HBM the device's.
-  virtual std::byte* arena(int tier) = 0;
-  /// Synchronous; not during a run. Several threads may call at once, for ranges that do not overlap.
-  virtual void write(int tier, std::int64_t offset, std::span<const std::byte> from) = 0;
-  virtual void read(int tier, std::int64_t offset, std::span<std::byte> to) = 0;
+  /// Memory of its HBM, or of DRAM that it copies from and to, zeroed and touched; `bytes` may be 0. It must not outlive
+  /// the backend. REQUIRES: hbm or dram. Throws DoesNotFit.
+  virtual std::unique_ptr<Memory> allocate(TierKind kind, std::int64_t bytes) = 0;
 
   /// All three stay valid until drain has returned.
   virtual void start(const BoundSchedule& program, Board& board, Recorder& recorder) = 0;

@@ -16,8 +16,8 @@ namespace {
 class OpBinder {
  public:
   OpBinder(const Schedule& schedule, const Model& model, const OperandTable& table,
-           const std::vector<std::byte*>& arenas, const Op& op)
-      : schedule_(schedule), model_(model), table_(table), arenas_(arenas), op_(op) {}
+           const TierMemories& memories, const Op& op)
+      : schedule_(schedule), model_(model), table_(table), memories_(memories), op_(op) {}
 
   BoundWork bind() const {
     return std::visit([this](const auto& work) -> BoundWork { return make(work); }, op_.work);
@@ -42,9 +42,16 @@ class OpBinder {
   const Access* reads(TensorKind tensor, int layer) const { return find(op_.reads, tensor, layer); }
   const Access* writes(TensorKind tensor, int layer) const { return find(op_.writes, tensor, layer); }
 
-  std::byte* address(const Access& access) const {
+  MemoryRange range(const Access& access) const {
     const Buffer& buffer = schedule_.buffers[static_cast<std::size_t>(access.buffer)];
-    return arenas_[static_cast<std::size_t>(buffer.tier)] + buffer.offset_bytes + access.offset_bytes;
+    return {memories_[static_cast<std::size_t>(buffer.tier)].get(), buffer.offset_bytes + access.offset_bytes,
+            access.bytes};
+  }
+  std::byte* address(const Access& access, const char* operand) const {
+    std::byte* const at = range(access).address();
+    if (at == nullptr)
+      fail(fmt::format("its {} lies in a tier without an address, which only copies on NVMe lanes reach", operand));
+    return at;
   }
   TierKind tier(const Access& access) const {
     const Buffer& buffer = schedule_.buffers[static_cast<std::size_t>(access.buffer)];
@@ -57,7 +64,7 @@ class OpBinder {
       fail(fmt::format("has no {} among its reads and writes", operand));
     }
     if (access->bytes < bytes) fail(fmt::format("its {} has {} bytes, it needs {}", operand, access->bytes, bytes));
-    return address(*access);
+    return address(*access, operand);
   }
   template <typename T>
   T* need_as(const Access* access, std::int64_t elements, const char* operand) const {
@@ -80,7 +87,17 @@ class OpBinder {
     if (op_.reads.size() != 1 || op_.writes.size() != 1) fail("a copy has one read and one write");
     const Access &from = op_.reads[0], &to = op_.writes[0];
     if (from.bytes != to.bytes) fail(fmt::format("copies {} bytes into {}", from.bytes, to.bytes));
-    return BoundCopy{address(from), address(to), from.bytes, tier(from), tier(to), work.bursts, work.threads};
+    BoundCopy copy{range(from), range(to), tier(from), tier(to), work.bursts, work.threads};
+    const std::int64_t alignment = std::max(copy.from.memory->alignment(), copy.to.memory->alignment());
+    if (copy.from.offset % alignment != 0 || copy.to.offset % alignment != 0)
+      fail(fmt::format("copies from byte {} of its tier to byte {}; both must be multiples of {}", copy.from.offset,
+                       copy.to.offset, alignment));
+    copy.from.bytes = copy.to.bytes = (from.bytes + alignment - 1) / alignment * alignment;
+    if (is_gpu(schedule_.lanes[static_cast<std::size_t>(op_.lane)].kind)) {
+      address(from, "source");
+      address(to, "destination");
+    }
+    return copy;
   }
 
   BoundWork make(const TemplateWork& work) const {
@@ -162,7 +179,7 @@ class OpBinder {
     b.sum =
         need(writes(TensorKind::gradient_sum, op_.layer), work.elements * element_bytes(b.sum_type), "gradient sum");
     b.first = before == nullptr;
-    if (before != nullptr && address(*before) != b.sum) fail("adds to a sum that lies elsewhere");
+    if (before != nullptr && address(*before, "gradient sum") != b.sum) fail("adds to a sum that lies elsewhere");
     b.elements = work.elements;
     b.threads = work.threads;
     return b;
@@ -229,7 +246,7 @@ class OpBinder {
   const Schedule& schedule_;
   const Model& model_;
   const OperandTable& table_;
-  const std::vector<std::byte*>& arenas_;
+  const TierMemories& memories_;
   const Op& op_;
 };
 
@@ -260,7 +277,7 @@ void bind_edges(const Schedule& schedule, std::vector<BoundOp>& ops) {
 
 }  // namespace
 
-BoundSchedule bind_schedule(const Schedule& schedule, const Model& model, const std::vector<std::byte*>& arenas) {
+BoundSchedule bind_schedule(const Schedule& schedule, const Model& model, const TierMemories& memories) {
   BoundSchedule bound;
   bound.schedule = &schedule;
   bound.model = &model;
@@ -270,7 +287,7 @@ BoundSchedule bind_schedule(const Schedule& schedule, const Model& model, const 
     BoundOp b;
     b.op = &op;
     b.lane_kind = schedule.lanes[static_cast<std::size_t>(op.lane)].kind;
-    b.work = OpBinder(schedule, model, table, arenas, op).bind();
+    b.work = OpBinder(schedule, model, table, memories, op).bind();
     bound.ops.push_back(std::move(b));
   }
   bind_edges(schedule, bound.ops);

@@ -10,10 +10,10 @@
 
 namespace penstock::exec {
 
-/// `arenas[i]` is the address of tiers[i].
-/// Throws InputError naming the op and the operand that is missing, too small, or not in place.
-/// REQUIRES: a schedule that check_schedule accepts. `schedule` and `model` must outlive the result.
-BoundSchedule bind_schedule(const Schedule& schedule, const Model& model, const std::vector<std::byte*>& arenas);
+/// `memories[i]` is that of tiers[i]. Copies are bound to ranges; every other operand must have an address.
+/// Throws InputError naming the op and the operand that is missing, too small, not in place, or without an address.
+/// REQUIRES: a schedule that check_schedule accepts. All three must outlive the result.
+BoundSchedule bind_schedule(const Schedule& schedule, const Model& model, const TierMemories& memories);
 
 /// Bytes that each tier's arena needs: the highest end of any buffer.
 std::vector<std::int64_t> arena_bytes(const Schedule& schedule);

@@ -1,5 +1,6 @@
 // Ops bound to memory: what `bind` (exec/runtime/bind.h) makes of a schedule, once, before the run, and what both
-// backends and the host lanes execute. Pointers are host addresses for DRAM and the backend's for HBM.
+// backends and the host lanes execute. Pointers are host addresses for DRAM and the backend's for HBM; copies hold
+// ranges, since a drive has no address.
 #pragma once
 
 #include <cstddef>
@@ -8,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "exec/memory/memory.h"
 #include "exec/optimizer/adamw.h"
 #include "exec/runtime/binding.h"
 #include "shared/ir/schedule.h"
@@ -15,9 +17,7 @@
 namespace penstock::exec {
 
 struct BoundCopy {
-  const std::byte* from = nullptr;
-  std::byte* to = nullptr;
-  std::int64_t bytes = 0;
+  MemoryRange from, to;  // of the same bytes
   TierKind from_tier = TierKind::dram, to_tier = TierKind::hbm;
   std::vector<Burst> bursts;
   int threads = 1;

@@ -57,8 +57,12 @@ void run_input(const BoundInput& work, const BoundSchedule& program, int step) {
 
 void run_copy(const BoundCopy& work) {
   static constexpr std::int64_t kPage = 4096;
-  for_ranges(work.bytes, kPage, work.threads, [&](std::int64_t begin, std::int64_t end) {
-    std::memcpy(work.to + begin, work.from + begin, static_cast<std::size_t>(end - begin));
+  std::byte *const from = work.from.address(), *const to = work.to.address();
+  const auto bytes = static_cast<std::size_t>(work.from.bytes);
+  if (from == nullptr) return work.from.memory->read(work.from.offset, {to, bytes});
+  if (to == nullptr) return work.to.memory->write(work.to.offset, {from, bytes});
+  for_ranges(work.from.bytes, kPage, work.threads, [&](std::int64_t begin, std::int64_t end) {
+    std::memcpy(to + begin, from + begin, static_cast<std::size_t>(end - begin));
   });
 }
 

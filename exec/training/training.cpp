@@ -1,6 +1,8 @@
 #include "exec/training/training.h"
 
 #include <algorithm>
+#include <map>
+#include <span>
 #include <stdexcept>
 #include <utility>
 
@@ -16,19 +18,45 @@ AdamHyper hyper_of_step(const TrainingOptions& options, std::int64_t number) {
   return hyper;
 }
 
+/// Tells memories without an address from and to where they will be copied.
+void announce_copies(const BoundSchedule& program) {
+  std::map<Memory*, std::map<std::byte*, std::int64_t>> partners;  // by where they begin: the longest copy's bytes
+  for (const BoundOp& op : program.ops) {
+    const auto* copy = std::get_if<BoundCopy>(&op.work);
+    if (copy == nullptr || (copy->from.address() != nullptr) == (copy->to.address() != nullptr)) continue;
+    const bool reads = copy->from.address() == nullptr;
+    const MemoryRange& partner = reads ? copy->to : copy->from;
+    std::int64_t& bytes = partners[reads ? copy->from.memory : copy->to.memory][partner.address()];
+    bytes = std::max(bytes, partner.bytes);
+  }
+  for (const auto& [memory, begins] : partners) {
+    std::vector<std::span<std::byte>> ranges;  // joined where they touch
+    for (const auto& [begin, bytes] : begins) {
+      std::byte* const end = begin + bytes;
+      if (!ranges.empty() && begin <= ranges.back().data() + ranges.back().size())
+        ranges.back() = {ranges.back().data(), std::max(end, ranges.back().data() + ranges.back().size())};
+      else
+        ranges.emplace_back(begin, end);
+    }
+    memory->expect(ranges);
+  }
+}
+
 }  // namespace
 
-Training::Training(const Schedule& schedule, const Model& model, Backend& backend)
+Training::Training(const Schedule& schedule, const Model& model, Backend& backend, std::unique_ptr<Memory> drive)
     : schedule_(schedule), model_(model), backend_(backend), arena_bytes_(penstock::exec::arena_bytes(schedule)) {
-  backend.allocate(schedule.tiers, arena_bytes_);
-  std::vector<std::byte*> arenas;
-  for (std::size_t tier = 0; tier < schedule.tiers.size(); ++tier)
-    arenas.push_back(backend.arena(static_cast<int>(tier)));
-  program_ = bind_schedule(schedule, model, arenas);
+  for (std::size_t tier = 0; tier < schedule.tiers.size(); ++tier) {
+    const TierKind kind = schedule.tiers[tier].kind;
+    if (kind == TierKind::nvme && drive == nullptr) throw std::logic_error("a schedule with NVMe needs a drive");
+    memories_.push_back(kind == TierKind::nvme ? std::move(drive) : backend.allocate(kind, arena_bytes_[tier]));
+  }
+  program_ = bind_schedule(schedule, model, memories_);
+  announce_copies(program_);
 }
 
 void Training::load(const StateSource& source, std::int64_t steps_done) {
-  load_states(schedule_, model_, backend_, source);
+  load_states(schedule_, model_, memories_, source);
   steps_done_ = steps_done;
 }
 

@@ -8,10 +8,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include "exec/checkpoint/states.h"
 #include "exec/data/tokens.h"
+#include "exec/memory/memory.h"
 #include "exec/optimizer/adamw.h"
 #include "exec/runtime/executor.h"
 
@@ -27,15 +29,17 @@ struct TrainingOptions {
 
 class Training {
  public:
-  /// REQUIRES: a schedule that check_schedule accepts. All three must outlive this. Throws DoesNotFit.
-  Training(const Schedule& schedule, const Model& model, Backend& backend);
+  /// `drive`: the memory of the schedule's NVMe tier, if it has one. REQUIRES: a schedule that check_schedule accepts.
+  /// The first three must outlive this. Throws DoesNotFit.
+  Training(const Schedule& schedule, const Model& model, Backend& backend, std::unique_ptr<Memory> drive = nullptr);
 
   /// `steps_done`: optimizer steps behind the states (a resume), 0 for fresh ones.
   void load(const StateSource& source, std::int64_t steps_done = 0);
   ExecutorResult run(const TrainingOptions& options);
 
   std::int64_t steps_done() const { return steps_done_; }
-  StateReader states() const { return StateReader(schedule_, model_, backend_); }
+  StateReader states() const { return StateReader(schedule_, model_, memories_); }
+  const TierMemories& memories() const { return memories_; }
   /// As allocated, by tier.
   const std::vector<std::int64_t>& arenas() const { return arena_bytes_; }
 
@@ -44,6 +48,7 @@ class Training {
   const Model& model_;
   Backend& backend_;
   std::vector<std::int64_t> arena_bytes_;
+  TierMemories memories_;
   BoundSchedule program_;
   std::int64_t steps_done_ = 0;
 };

@@ -435,9 +435,9 @@ void spoil(SmallRun& run, TensorKind kind, float value) {
       const std::int64_t start = buffer.offset_bytes + access.offset_bytes;
       const std::uint16_t half = round_to_bf16(value);
       if (kind == TensorKind::weights)
-        run.backend().write(buffer.tier, start + 2 * element, std::as_bytes(std::span(&half, 1)));
+        run.memory(buffer).write(start + 2 * element, std::as_bytes(std::span(&half, 1)));
       else
-        run.backend().write(buffer.tier, start + 4 * element, std::as_bytes(std::span(&value, 1)));
+        run.memory(buffer).write(start + 4 * element, std::as_bytes(std::span(&value, 1)));
     }
   }
 }

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "exec/host/arena.h"
+#include "exec/memory/arena.h"
 #include "exec/runtime/recorder.h"
 #include "shared/error.h"
 
@@ -63,16 +63,16 @@ TEST(Arena, OfNothingHasNoMemory) { EXPECT_EQ(Arena(0, "test").data(), nullptr);
 
 TEST(Arena, WhatCannotBeReservedDoesNotFit) { EXPECT_THROW(Arena(std::int64_t{1} << 60, "test"), DoesNotFit); }
 
-TEST(HostBackend, WritesAndReadsByTier) {
+TEST(HostBackend, ItsMemoryIsWrittenAndReadByRange) {
   const auto backend = make_host_backend({});
-  backend->allocate({{TierKind::hbm, 0, 0}, {TierKind::dram, 0, 0}}, {4096, 8192});
+  const std::unique_ptr<Memory> memory = backend->allocate(TierKind::dram, 8192);
   const std::vector<std::byte> from = pattern(100);
   std::vector<std::byte> to(100);
-  backend->write(1, 5000, from);
-  backend->read(1, 5000, to);
+  memory->write(5000, from);
+  memory->read(5000, to);
   EXPECT_EQ(to, from);
-  EXPECT_EQ(backend->arena(0)[0], std::byte{0});
-  EXPECT_EQ(backend->arena(1)[5000], from[0]);
+  EXPECT_EQ(memory->address()[4999], std::byte{0});
+  EXPECT_EQ(memory->address()[5000], from[0]);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "exec/memory/host_memory.h"
 #include "tests/exec/runtime/small_run.h"
 #include "tests/shared/error_text.h"
 
@@ -16,13 +17,13 @@ namespace {
 /// A schedule and room for its arenas.
 struct Bound {
   explicit Bound(const PolicyInput& in) : model(in.model), schedule(make_schedule(in)) {
-    for (const std::int64_t bytes : arena_bytes(schedule)) memory.emplace_back(static_cast<std::size_t>(bytes));
-    for (std::vector<std::byte>& arena : memory) arenas.push_back(arena.data());
+    for (const std::int64_t bytes : arena_bytes(schedule))
+      memories.push_back(std::make_unique<HostMemory>(bytes, "test"));
   }
-  BoundSchedule bind() const { return bind_schedule(schedule, model, arenas); }
+  BoundSchedule bind() const { return bind_schedule(schedule, model, memories); }
   std::byte* address(const Access& access) const {
     const Buffer& buffer = schedule.buffers[static_cast<std::size_t>(access.buffer)];
-    return arenas[static_cast<std::size_t>(buffer.tier)] + buffer.offset_bytes + access.offset_bytes;
+    return memories[static_cast<std::size_t>(buffer.tier)]->address() + buffer.offset_bytes + access.offset_bytes;
   }
   Op& find(const std::string& what, int layer, int micro_batch, Pass pass) {
     for (Op& op : schedule.ops)
@@ -38,8 +39,7 @@ struct Bound {
 
   Model model;
   Schedule schedule;
-  std::vector<std::vector<std::byte>> memory;
-  std::vector<std::byte*> arenas;
+  TierMemories memories;
 };
 
 TEST(Bind, TokensOfAMicroBatchStartAtItsRow) {
@@ -145,6 +145,53 @@ TEST(Bind, KeepsEveryOtherEdgeWithItsDistance) {
       EXPECT_GT(to_drive_reads, 0u);
     }
   }
+}
+
+/// A memory that only copies reach.
+class NoAddress : public Memory {
+ public:
+  explicit NoAddress(std::int64_t bytes) : bytes_(bytes) {}
+  std::int64_t bytes() const override { return bytes_; }
+  std::byte* address() const override { return nullptr; }
+  std::int64_t alignment() const override { return 4096; }
+  void read(std::int64_t, std::span<std::byte>) override {}
+  void write(std::int64_t, std::span<const std::byte>) override {}
+
+ private:
+  std::int64_t bytes_;
+};
+
+TEST(Bind, RefusesAnOperandThatHasNoAddress) {
+  Bound bound(small::input(small::llama(), "penstock"));
+  for (std::size_t tier = 0; tier < bound.schedule.tiers.size(); ++tier)
+    if (bound.schedule.tiers[tier].kind == TierKind::dram)
+      bound.memories[tier] = std::make_unique<NoAddress>(bound.memories[tier]->bytes());
+  EXPECT_NE(bound.error().find("lies in a tier without an address"), std::string::npos) << bound.error();
+}
+
+TEST(Bind, CopiesOfADriveMoveWholeBlocks) {
+  PolicyInput in = small::input(small::llama(), "penstock");
+  in.parameters.nvme_states = -1;
+  Bound bound(in);
+  for (std::size_t tier = 0; tier < bound.schedule.tiers.size(); ++tier)
+    if (bound.schedule.tiers[tier].kind == TierKind::nvme)
+      bound.memories[tier] = std::make_unique<NoAddress>(bound.memories[tier]->bytes());
+  int copies = 0;
+  for (const BoundOp& op : bound.bind().ops) {
+    const auto* copy = std::get_if<BoundCopy>(&op.work);
+    if (copy == nullptr || (copy->from.address() != nullptr && copy->to.address() != nullptr)) continue;
+    ++copies;
+    EXPECT_EQ(copy->from.bytes % 4096, 0) << op.op->name;
+    EXPECT_EQ(copy->to.bytes, copy->from.bytes) << op.op->name;
+    EXPECT_GE(copy->from.bytes, op.op->reads[0].bytes) << op.op->name;
+    EXPECT_EQ(copy->from.offset % 4096 + copy->to.offset % 4096, 0) << op.op->name;
+  }
+  EXPECT_GT(copies, 0);
+  // One byte off.
+  for (Op& op : bound.schedule.ops)
+    if (bound.schedule.lanes[static_cast<std::size_t>(op.lane)].kind == LaneKind::nvme_read)
+      op.reads[0].offset_bytes += 1;
+  EXPECT_NE(bound.error().find("both must be multiples of 4096"), std::string::npos) << bound.error();
 }
 
 TEST(Bind, LeavesOutEdgesThatLaneOrderImplies) {

@@ -45,10 +45,7 @@ TEST(Executor, FailureOfAHostOpEndsTheRunWithItsErrorAndNothingIsWrittenAfterIt)
 
 TEST(Executor, FailureOfATemplateEndsTheRun) {
   SmallRun run(small::input(small::llama(), "penstock"));
-  std::vector<std::byte*> arenas;
-  for (std::size_t tier = 0; tier < run.schedule().tiers.size(); ++tier)
-    arenas.push_back(run.backend().arena(static_cast<int>(tier)));
-  BoundSchedule program = bind_schedule(run.schedule(), run.model(), arenas);
+  BoundSchedule program = bind_schedule(run.schedule(), run.model(), run.training().memories());
   program.source.hyper = [](int) { return AdamHyper{}; };
   program.source.number = [](int step) { return step + 1; };
   program.source.fill_tokens = [](int, std::int32_t*) {};
@@ -108,8 +105,8 @@ TEST(Executor, TokenOutsideTheVocabularyIsRefusedWhereItEntersAndDoesNotStay) {
     for (const Op& op : run.schedule().ops) {
       if (!std::holds_alternative<InputWork>(op.work)) continue;
       const Buffer& buffer = run.schedule().buffers[static_cast<std::size_t>(op.writes[0].buffer)];
-      const auto* const ids = reinterpret_cast<const std::int32_t*>(run.backend().arena(buffer.tier) +
-                                                                    buffer.offset_bytes + op.writes[0].offset_bytes);
+      const auto* const ids = reinterpret_cast<const std::int32_t*>(run.memory(buffer).address() + buffer.offset_bytes +
+                                                                    op.writes[0].offset_bytes);
       EXPECT_EQ(std::count(ids, ids + kLast + 1, bad.id), 0);
     }
   }

@@ -1,4 +1,4 @@
-#include "exec/host/arena.h"
+#include "exec/memory/arena.h"
 
 #include <fmt/format.h>
 #include <sys/mman.h>
