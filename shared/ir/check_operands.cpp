@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "shared/ir/check_passes.h"
+#include "shared/ir/drive_alignment.h"
 #include "shared/ir/operands.h"
 #include "shared/ir/schedule_names.h"
 
@@ -170,6 +171,16 @@ class OperandCheck {
       fault("copies {} as {} bytes, but it has {}", value_label(access.value), access.bytes, bytes);
   }
 
+  void drive_range(const Access& access) {
+    const Buffer& buffer = schedule_.buffers[static_cast<std::size_t>(access.buffer)];
+    if (tier_address(schedule_, access) % kDriveAlignment != 0)
+      fault("copies {}, which begins at byte {} of its tier: expected a multiple of {}, as drives need it",
+            range_title(schedule_, access), tier_address(schedule_, access), kDriveAlignment);
+    if (access.offset_bytes + padded_for_drive(access.bytes) > buffer.bytes)
+      fault("copies {}, whose last block of {} bytes goes beyond the buffer's {}", range_title(schedule_, access),
+            kDriveAlignment, buffer.bytes);
+  }
+
   void copy_lane(const Tier& from, const Tier& to, int threads) {
     const LaneKind kind = lane().kind;
     const auto between = [&](TierKind a, TierKind b) { return from.kind == a && to.kind == b; };
@@ -186,6 +197,8 @@ class OperandCheck {
       right = is_gpu(kind) && from.device == to.device && lane().device == from.device;
     else if (between(TierKind::dram, TierKind::dram))
       right = kind == LaneKind::host;
+    if (kind == LaneKind::nvme_read || kind == LaneKind::nvme_write)
+      for (const Access* access : {&op_->reads[0], &op_->writes[0]}) drive_range(*access);
     if (!right)
       fault("copies from {} (device {}) to {} (device {}) on lane '{}' ({}, device {}), which does not go there",
             word(tier_names(), from.kind), from.device, word(tier_names(), to.kind), to.device, lane().name,

@@ -2,15 +2,23 @@
 
 #include <algorithm>
 
+#include "shared/ir/drive_alignment.h"
+
 namespace penstock {
 namespace {
 
+/// Calls visit(access, bytes). A copy to or from NVMe writes its padding too.
 template <typename Visit>
 void for_each_access(const Schedule& schedule, Visit visit) {
-  for (const Access& access : schedule.initial) visit(access);
+  const auto on_drive_lane = [&](const Op& op) {
+    const LaneKind kind = schedule.lanes[static_cast<std::size_t>(op.lane)].kind;
+    return kind == LaneKind::nvme_read || kind == LaneKind::nvme_write;
+  };
+  for (const Access& access : schedule.initial) visit(access, access.bytes);
   for (const Op& op : schedule.ops) {
-    for (const Access& access : op.reads) visit(access);
-    for (const Access& access : op.writes) visit(access);
+    const bool pads = on_drive_lane(op);
+    for (const Access& access : op.reads) visit(access, access.bytes);
+    for (const Access& access : op.writes) visit(access, pads ? padded_for_drive(access.bytes) : access.bytes);
   }
 }
 
@@ -22,16 +30,16 @@ Segments::Segments(const Schedule& schedule) {
     return static_cast<std::size_t>(schedule.buffers[static_cast<std::size_t>(access.buffer)].tier);
   };
   std::vector<std::size_t> in_tier(cuts.size(), 0);
-  for_each_access(schedule, [&](const Access& access) { ++in_tier[tier_of(access)]; });
+  for_each_access(schedule, [&](const Access& access, std::int64_t) { ++in_tier[tier_of(access)]; });
   std::size_t accesses = 0;
   for (std::size_t tier = 0; tier < cuts.size(); ++tier) {
     cuts[tier].reserve(2 * in_tier[tier]);
     accesses += in_tier[tier];
   }
-  for_each_access(schedule, [&](const Access& access) {
+  for_each_access(schedule, [&](const Access& access, std::int64_t bytes) {
     const std::int64_t address = tier_address(schedule, access);
     cuts[tier_of(access)].push_back(address);
-    cuts[tier_of(access)].push_back(address + access.bytes);
+    cuts[tier_of(access)].push_back(address + bytes);
   });
 
   std::vector<std::uint32_t> base(cuts.size());
@@ -49,15 +57,15 @@ Segments::Segments(const Schedule& schedule) {
   }
 
   ranges_.reserve(accesses);
-  for_each_access(schedule, [&](const Access& access) {
+  for_each_access(schedule, [&](const Access& access, std::int64_t bytes) {
     const std::size_t tier = tier_of(access);
     const std::int64_t address = tier_address(schedule, access);
     const auto begin = cuts[tier].begin();
     const auto first = std::lower_bound(begin, cuts[tier].end(), address);
     // Most accesses cover few segments: the end is near.
     auto last = first;
-    for (int near = 0; near < 8 && *last != address + access.bytes; ++near) ++last;
-    if (*last != address + access.bytes) last = std::lower_bound(last, cuts[tier].end(), address + access.bytes);
+    for (int near = 0; near < 8 && *last != address + bytes; ++near) ++last;
+    if (*last != address + bytes) last = std::lower_bound(last, cuts[tier].end(), address + bytes);
     ranges_.push_back({base[tier] + static_cast<std::uint32_t>(first - begin),
                        base[tier] + static_cast<std::uint32_t>(last - begin)});
     visits_ += ranges_.back().size();

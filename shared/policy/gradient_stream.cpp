@@ -36,14 +36,16 @@ int GradientStream::class_of(int layer) const {
 /// `slots` for decoder layers, one for each other class; each as large as the largest layer of its class that needs
 /// one.
 void GradientStream::fill_rings(Rings& rings, const std::string& name, TierKind tier, int slots,
-                                const std::function<bool(int)>& needs, const std::function<std::int64_t(int)>& bytes) {
+                                const std::function<bool(int)>& needs, const std::function<std::int64_t(int)>& bytes,
+                                bool for_drive) {
   static constexpr const char* kClassNames[] = {"", " edge", " head"};
   std::int64_t largest[kClasses] = {};
   for (const auto& [layer, last] : plan_.alike)
     if (needs(layer)) largest[class_of(layer)] = std::max(largest[class_of(layer)], bytes(layer));
   for (int cls = 0; cls < kClasses; ++cls)
     for (int i = 0; largest[cls] > 0 && i < (cls == 0 ? slots : 1); ++i)
-      rings[cls].slots.push_back(writer_.buffer(tier, largest[cls], "{}{} {}", name, kClassNames[cls], i));
+      rings[cls].slots.push_back(for_drive ? writer_.drive_staging(largest[cls], "{}{} {}", name, kClassNames[cls], i)
+                                           : writer_.buffer(tier, largest[cls], "{}{} {}", name, kClassNames[cls], i));
 }
 
 bool GradientStream::has_own_sum(int layer) const {
@@ -106,7 +108,7 @@ void GradientStream::make_finished() {
   fill_rings(
       arrivals_, "gradient arrival", TierKind::dram, plan_.parameters.gradient_slots,
       [&](int layer) { return is_consumed(layer) || plan_.gradient_home(layer) == TierKind::nvme; },
-      [&](int layer) { return plan_.gradient_bytes(layer); });
+      [&](int layer) { return plan_.gradient_bytes(layer); }, plan_.parameters.gradients == TierKind::nvme);
 }
 
 Access GradientStream::sum(const Place& place, int layer, int micro_batch) const {

@@ -59,7 +59,8 @@ class GradientStream {
   void make_finished();
   int class_of(int layer) const;
   void fill_rings(Rings& rings, const std::string& name, TierKind tier, int slots,
-                  const std::function<bool(int)>& needs, const std::function<std::int64_t(int)>& bytes);
+                  const std::function<bool(int)>& needs, const std::function<std::int64_t(int)>& bytes,
+                  bool for_drive = false);
   bool has_own_sum(int layer) const;
   bool travels(int layer) const { return plan_.parameters.gradient_sums == TierKind::dram && !has_own_sum(layer); }
   bool on_host() const { return plan_.parameters.numerics.sum_on_host; }

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "shared/ir/drive_alignment.h"
+
 namespace penstock {
 namespace {
 
@@ -71,13 +73,13 @@ void OptimizerPhase::make_nvme_slots() {
     bytes = std::max(
         bytes, nvme_slot_bytes(layer, tensors_.size()) + (gradient_on_nvme(layer) ? plan_.gradient_bytes(layer) : 0));
   for (int i = 0; i < plan_.parameters.nvme_slots && bytes > 0; ++i)
-    nvme_slots_.push_back(writer_.buffer(TierKind::dram, bytes, "states from nvme {}", i));
+    nvme_slots_.push_back(writer_.drive_staging(bytes, "states from nvme {}", i));
 }
 
 std::int64_t OptimizerPhase::nvme_slot_bytes(int layer, std::size_t index) const {
   std::int64_t bytes = 0;
   for (std::size_t i = 0; i < index; ++i)
-    if (is_on_nvme(layer, i)) bytes += aligned(plan_.state_elements(layer) * tensors_[i].element_bytes);
+    if (is_on_nvme(layer, i)) bytes += padded_for_drive(plan_.state_elements(layer) * tensors_[i].element_bytes);
   return bytes;
 }
 

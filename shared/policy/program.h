@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "shared/ir/drive_alignment.h"
 #include "shared/ir/schedule.h"
 
 namespace penstock {
@@ -24,12 +25,17 @@ class Program {
   Program(Schedule header, Makes makes);
 
   int add_lane(const std::string& name, LaneKind kind);
-  /// Places `bytes` at the end of the tier's arena (kFieldAlignment-aligned), `count` times: more than once only where
-  /// places alone are made. Returns the (first) buffer's index. `name()` is called where it is needed.
+  /// Places `bytes` at the end of the tier's arena, `count` times: more than once only where places alone are made.
+  /// Aligned to kFieldAlignment or, for copies to and from NVMe, aligned and padded to kDriveAlignment. Returns the
+  /// (first) buffer's index. `name()` is called where it is needed.
   template <typename Name>
-  int add_buffers(int count, TierKind tier, std::int64_t bytes, const Name& name) {
+  int add_buffers(int count, TierKind tier, std::int64_t bytes, bool for_drive, const Name& name) {
     const std::size_t index = tier_of(tier);
     if (!has_room(index, bytes, count)) refuse(index, name());
+    if (for_drive) {
+      bytes = padded_for_drive(bytes);
+      used_bytes_[index] = padded_for_drive(used_bytes_[index]);
+    }
     if (makes_ == Makes::schedule)
       schedule_.buffers.push_back({name(), static_cast<int>(index), used_bytes_[index], bytes});
     return place(index, bytes, count);

@@ -61,8 +61,8 @@ void WeightStream::make_staging() {
       any_decoder = true;
   }
   for (int i = 0; i < plan_.parameters.weight_buffers && any_decoder; ++i)
-    staging_.push_back(writer_.buffer(TierKind::dram, plan_.weight_bytes(1), "weights from nvme {}", i));
-  if (edge > 0) edge_staging_ = writer_.buffer(TierKind::dram, edge, "weights from nvme edge");
+    staging_.push_back(writer_.drive_staging(plan_.weight_bytes(1), "weights from nvme {}", i));
+  if (edge > 0) edge_staging_ = writer_.drive_staging(edge, "weights from nvme edge");
 }
 
 void WeightStream::plan_needs() {

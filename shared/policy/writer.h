@@ -43,7 +43,13 @@ class Writer {
   template <typename... Args>
   Place buffer(TierKind tier, std::int64_t bytes, fmt::format_string<Args...> name, const Args&... args) {
     const auto text = [&] { return fmt::vformat(name, fmt::make_format_args(args...)); };
-    return {program_.add_buffers(repeats_, tier, bytes, text), 0};
+    return {program_.add_buffers(repeats_, tier, bytes, tier == TierKind::nvme, text), 0};
+  }
+  /// In DRAM, for copies to and from NVMe.
+  template <typename... Args>
+  Place drive_staging(std::int64_t bytes, fmt::format_string<Args...> name, const Args&... args) {
+    const auto text = [&] { return fmt::vformat(name, fmt::make_format_args(args...)); };
+    return {program_.add_buffers(repeats_, TierKind::dram, bytes, true, text), 0};
   }
   /// Calls `make(layer)` for every layer, which places the same buffers for layers that are alike. Where places alone
   /// are made, the first of them stands for all.
