@@ -1,0 +1,228 @@
+#include "exec/store/store_files.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <linux/magic.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <system_error>
+#include <utility>
+
+#include "shared/error.h"
+#include "shared/ir/drive_alignment.h"
+#include "shared/units.h"
+
+namespace penstock::exec {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kFormat = "penstock-store/1\n";
+constexpr int kAttempts = 1000;  // each one fails only because another run has let go in this moment
+
+std::string reason(int error) { return std::generic_category().message(error); }
+
+[[noreturn]] void refuse(const StorePlace& place, const fs::path& folder, const std::string& what) {
+  throw InputError(fmt::format("{} {}: {}", place.key, folder.string(), what));
+}
+
+struct AlignedFree {
+  void operator()(std::byte* memory) const { ::operator delete[](memory, std::align_val_t{kDriveAlignment}); }
+};
+using Block = std::unique_ptr<std::byte[], AlignedFree>;
+Block make_block() {
+  Block block(new (std::align_val_t{kDriveAlignment}) std::byte[kDriveAlignment]);
+  std::fill_n(block.get(), kDriveAlignment, std::byte{0});
+  return block;
+}
+
+/// Of the folder's file system, for this user.
+std::int64_t free_in(const StorePlace& place, const fs::path& folder) {
+  struct statfs system {};
+  if (::statfs(folder.c_str(), &system) != 0)
+    refuse(place, folder, fmt::format("{}; name a folder on the drive", reason(errno)));
+  std::error_code error;
+  if (!fs::is_directory(folder, error)) refuse(place, folder, "is not a folder; name one on the drive");
+  // Newer kernels take O_DIRECT there and copy memory.
+  if (place.direct && (system.f_type == TMPFS_MAGIC || system.f_type == RAMFS_MAGIC))
+    refuse(place, folder, "lies in memory (tmpfs); name a folder on the drive");
+  return static_cast<std::int64_t>(system.f_bavail) * static_cast<std::int64_t>(system.f_frsize);
+}
+
+std::string own_name() {
+  std::string host(HOST_NAME_MAX + 1, '\0');
+  if (::gethostname(host.data(), host.size() - 1) != 0) host[0] = '\0';
+  return fmt::format("process {} on {}", ::getpid(), host.c_str());
+}
+
+/// The line of a header that begins with `word`, without that word.
+std::string line_of(const std::string& header, const std::string& word) {
+  const std::size_t at = header.find('\n' + word + ' ');
+  if (at == std::string::npos) return {};
+  const std::size_t begin = at + word.size() + 2;
+  return header.substr(begin, header.find('\n', begin) - begin);
+}
+
+/// Empty if there is none that is ours.
+std::string read_header(int file) {
+  const Block block = make_block();
+  if (::pread(file, block.get(), static_cast<std::size_t>(kDriveAlignment), 0) < static_cast<ssize_t>(kFormat.size()))
+    return {};
+  const auto* const text = reinterpret_cast<const char*>(block.get());
+  std::string header(text, ::strnlen(text, static_cast<std::size_t>(kDriveAlignment)));
+  return header.starts_with(kFormat) ? header : std::string();
+}
+
+void sync_folder(const fs::path& folder) {
+  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) return;
+  ::fsync(descriptor);
+  ::close(descriptor);
+}
+
+/// Opened and locked. `exists`: was there before.
+int open_locked(const StorePlace& place, const fs::path& folder, const fs::path& path, bool& exists) {
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    exists = true;
+    int file = ::open(path.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (file < 0 && errno == ENOENT) {
+      exists = false;
+      file = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+      if (file < 0 && errno == EEXIST) continue;
+    }
+    if (file < 0) refuse(place, folder, fmt::format("cannot be written: {}; name a folder that can", reason(errno)));
+    struct stat opened {
+    }, named{};
+    if (::fstat(file, &opened) != 0 || !S_ISREG(opened.st_mode)) {
+      ::close(file);
+      refuse(place, folder, fmt::format("{} in it is no regular file; move it away", kStoreName));
+    }
+    if (::flock(file, LOCK_EX | LOCK_NB) != 0) {
+      const int error = errno;
+      const std::string whose = line_of(read_header(file), "process");
+      ::close(file);
+      if (error != EWOULDBLOCK) refuse(place, folder, fmt::format("its file system knows no locks: {}", reason(error)));
+      refuse(place, folder,
+             fmt::format("in use by another run{}; wait for its end, or name another folder",
+                         whose.empty() ? "" : fmt::format(" (process {})", whose)));
+    }
+    if (::stat(path.c_str(), &named) == 0 && named.st_ino == opened.st_ino && named.st_dev == opened.st_dev)
+      return file;
+    ::close(file);  // the run that held it has removed it meanwhile
+  }
+  refuse(place, folder, fmt::format("{} in it is taken again and again", kStoreName));
+}
+
+}  // namespace
+
+StoreFiles::StoreFiles(const StorePlace& place, std::int64_t bytes) {
+  try {
+    for (std::size_t i = 0; i < place.folders.size(); ++i) take(place, i, bytes);
+  } catch (...) {
+    release();
+    throw;
+  }
+}
+
+StoreFiles::~StoreFiles() { release(); }
+
+StoreFiles::StoreFiles(StoreFiles&& other) noexcept
+    : files_(std::exchange(other.files_, {})), notes_(std::move(other.notes_)) {}
+
+void StoreFiles::release() {
+  for (const File& file : files_) {
+    if (file.is_ours) ::unlink(file.path.c_str());  // still locked: whoever opened it sees that it lost its name
+    ::close(file.descriptor);
+  }
+  files_.clear();
+}
+
+void StoreFiles::take(const StorePlace& place, std::size_t index, std::int64_t bytes) {
+  const fs::path& folder = place.folders[index];
+  std::int64_t free_bytes = free_in(place, folder);
+  const fs::path path = folder / kStoreName;
+  for (const File& earlier : files_) {
+    std::error_code error;
+    if (fs::equivalent(earlier.path.parent_path(), folder, error))
+      refuse(place, folder, "is named twice; name each folder once");
+  }
+  bool exists = false;
+  const int file = open_locked(place, folder, path, exists);
+  files_.push_back({path, file, !exists});
+  struct stat status {};
+  ::fstat(file, &status);
+  if (exists && status.st_size > 0) {
+    const std::string header = read_header(file);
+    if (header.empty())
+      refuse(place, folder, fmt::format("{} in it is not a store of penstock-exec; move it away", kStoreName));
+    const std::string whose =
+        fmt::format("was left by process {}, which was killed; its states began as {} and are of no checkpoint",
+                    line_of(header, "process"), line_of(header, "from"));
+    if (const std::string other = line_of(header, "schedule"); other != place.schedule)
+      refuse(place, folder,
+             fmt::format("{} in it is of another schedule ({}, this one is {}); it {}: remove it, or name another "
+                         "folder",
+                         kStoreName, other, place.schedule, whose));
+    notes_.push_back(fmt::format("{}: {}. They are not used: all is written anew", path.string(), whose));
+    free_bytes += static_cast<std::int64_t>(status.st_blocks) * 512;
+  }
+  files_.back().is_ours = true;
+  const std::int64_t needed = kDataOffset + bytes;
+  const auto size = [](std::int64_t value) { return format_bytes(static_cast<double>(value)); };
+  const auto too_small = [&] {
+    throw DoesNotFit(fmt::format("{} {}: {} are needed there, {} are free: {} too few", place.key, folder.string(),
+                                 size(needed), size(free_bytes), size(std::max<std::int64_t>(needed - free_bytes, 1))));
+  };
+  if (needed > free_bytes) too_small();
+  if (place.direct && ::fcntl(file, F_SETFL, O_DIRECT) != 0)
+    refuse(place, folder,
+           fmt::format("its file system does no direct I/O (O_DIRECT: {}); name a folder on a local drive",
+                       reason(errno)));
+  const Block header = make_block();
+  const std::string text = fmt::format("{}file {} of {}\nschedule {}\n{}\nfrom {}\n", kFormat, index,
+                                       place.folders.size(), place.schedule, own_name(), place.from);
+  std::memcpy(header.get(), text.data(), std::min(text.size(), static_cast<std::size_t>(kDriveAlignment) - 1));
+  if (const ssize_t wrote = ::pwrite(file, header.get(), static_cast<std::size_t>(kDriveAlignment), 0);
+      wrote != kDriveAlignment) {
+    if (wrote >= 0 || errno == ENOSPC || errno == EDQUOT) too_small();
+    if (errno == EINVAL)
+      refuse(place, folder, fmt::format("its file system does no direct I/O in blocks of {} bytes", kDriveAlignment));
+    refuse(place, folder, fmt::format("cannot be written: {}", reason(errno)));
+  }
+  // Places on the drive, so that no write of a step needs any; all of them, so that none is found missing later.
+  if (status.st_size > needed && ::ftruncate(file, needed) != 0)
+    refuse(place, folder, fmt::format("cannot be written: {}", reason(errno)));
+  if (const int error = ::posix_fallocate(file, 0, needed); error != 0) {
+    if (error == ENOSPC || error == EDQUOT || error == EFBIG) too_small();
+    refuse(place, folder, fmt::format("no file of {} can be made there: {}", size(needed), reason(error)));
+  }
+  if (::fsync(file) != 0) refuse(place, folder, fmt::format("cannot be written: {}", reason(errno)));
+  if (!place.named) {
+    ::unlink(path.c_str());
+    files_.back().is_ours = false;
+  }
+  sync_folder(folder);
+}
+
+std::int64_t free_for_store(const StorePlace& place) {
+  std::int64_t least = std::numeric_limits<std::int64_t>::max();
+  for (const fs::path& folder : place.folders) {
+    std::int64_t free_bytes = free_in(place, folder);
+    struct stat status {};
+    if (::stat((folder / kStoreName).c_str(), &status) == 0)
+      free_bytes += static_cast<std::int64_t>(status.st_blocks) * 512;
+    least = std::min(least, free_bytes - kDataOffset);
+  }
+  return std::max<std::int64_t>(0, least);
+}
+
+}  // namespace penstock::exec

@@ -1,0 +1,69 @@
+// The files of a store: one in each folder that it was given, made before anything is trained and gone with the run.
+//
+// What lies in them changes while training, so that a run that is killed leaves states that are of no step. Nothing is
+// ever resumed from them: a checkpoint is a copy. A header says whose they are:
+//
+//   penstock-store/1
+//   file 0 of 2
+//   schedule 5f0c…            that the layout is of
+//   process 4711 on desktop   that holds the lock, or held it
+//   from step 12 of ck        what its states began as; they are of no checkpoint
+//
+// padded with zeros to 4096 bytes, and written and synced before the first state is. The data begin at kDataOffset.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace penstock::exec {
+
+inline constexpr const char* kStoreName = "penstock.store";
+inline constexpr std::int64_t kDataOffset = std::int64_t{1} << 20;  // so that transfers lie as drives like them
+
+struct StorePlace {
+  std::vector<std::filesystem::path> folders;
+  std::string key = "machine.nvme_path";  // where they were given, in messages
+  std::string schedule;                   // hash; another schedule's store is refused
+  std::string from;                       // for people: what the states begin as
+  bool named = true;                      // false: the file has no name once it is made, and goes with the process
+  bool direct = true;                     // false: tests, where the file system does no direct I/O or is in memory
+};
+
+class StoreFiles {
+ public:
+  /// Takes `bytes` in each of the folders. Throws InputError with a sentence: a folder that is missing, is none, cannot
+  /// be written, lies in memory or on a file system without direct I/O, is in use by another run, or has the store of
+  /// another schedule or another file of that name; DoesNotFit if the drive is too small. What it made until then is
+  /// removed.
+  StoreFiles(const StorePlace& place, std::int64_t bytes);
+  /// Removes the files.
+  ~StoreFiles();
+  StoreFiles(StoreFiles&&) noexcept;
+  StoreFiles& operator=(StoreFiles&&) = delete;
+
+  std::size_t count() const { return files_.size(); }
+  int descriptor(std::size_t file) const { return files_[file].descriptor; }
+  const std::filesystem::path& path(std::size_t file) const { return files_[file].path; }
+  /// What was found and is to be said: a store that a run left which was killed.
+  const std::vector<std::string>& notes() const { return notes_; }
+
+ private:
+  struct File {
+    std::filesystem::path path;
+    int descriptor = -1;
+    bool is_ours = false;  // may be removed
+  };
+  void take(const StorePlace& place, std::size_t index, std::int64_t bytes);
+  void release();
+
+  std::vector<File> files_;
+  std::vector<std::string> notes_;
+};
+
+/// What of the folders' drives is free for a store, in each of them; the store of a killed run counts as free. Throws
+/// InputError as above for folders.
+std::int64_t free_for_store(const StorePlace& place);
+
+}  // namespace penstock::exec

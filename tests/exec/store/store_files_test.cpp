@@ -1,0 +1,135 @@
+// Folders in which no store can be are refused with a sentence, and nothing is left behind.
+#include "exec/store/store_files.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "shared/error.h"
+#include "tests/exec/store/small_store.h"
+#include "tests/shared/error_text.h"
+
+namespace penstock::exec {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t kBytes = std::int64_t{1} << 20;
+
+class StoreFilesTest : public testing::Test {
+ protected:
+  StorePlace place() const { return store_place({folder_.path()}); }
+  static std::string refusal(const StorePlace& place, std::int64_t bytes = kBytes) {
+    return failure_text([&] { const StoreFiles files(place, bytes); });
+  }
+  fs::path file() const { return folder_.path() / kStoreName; }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(StoreFilesTest, AFileIsMadeTakenWholeAndGoneWithTheStore) {
+  {
+    const StoreFiles files(place(), kBytes);
+    EXPECT_EQ(fs::file_size(file()), static_cast<std::uintmax_t>(kDataOffset + kBytes));
+    EXPECT_TRUE(files.notes().empty());
+  }
+  EXPECT_FALSE(fs::exists(file()));
+}
+
+TEST_F(StoreFilesTest, AFolderThatIsMissingOrNoneIsRefused) {
+  EXPECT_MENTIONS(refusal(store_place({folder_.path() / "none"})), "none: No such file or directory; name a folder");
+  folder_.write("text", "x");
+  EXPECT_MENTIONS(refusal(store_place({folder_.path() / "text"})), "text: is not a folder");
+}
+
+TEST_F(StoreFilesTest, AFolderInMemoryIsRefused) {
+  if (!fs::is_directory("/dev/shm")) GTEST_SKIP() << "no /dev/shm";
+  StorePlace there = store_place({"/dev/shm"});
+  there.direct = true;
+  EXPECT_MENTIONS(refusal(there), "machine.nvme_path /dev/shm: lies in memory (tmpfs)");
+}
+
+TEST_F(StoreFilesTest, AFolderThatCannotBeWrittenIsRefused) {
+  if (::geteuid() == 0) GTEST_SKIP() << "root may write everywhere";
+  fs::permissions(folder_.path(), fs::perms::owner_read | fs::perms::owner_exec);
+  EXPECT_MENTIONS(refusal(place()), "cannot be written: Permission denied");
+  fs::permissions(folder_.path(), fs::perms::owner_all);
+}
+
+TEST_F(StoreFilesTest, ADriveThatIsTooSmallIsRefusedWithWhatIsMissing) {
+  EXPECT_THROW(StoreFiles(place(), std::int64_t{1} << 55), DoesNotFit);
+  EXPECT_MENTIONS(refusal(place(), std::int64_t{1} << 55), "too few");
+  EXPECT_FALSE(fs::exists(file()));
+}
+
+TEST_F(StoreFilesTest, AFolderThatAnotherRunUsesIsRefused) {
+  const StoreFiles files(place(), kBytes);
+  EXPECT_MENTIONS(refusal(place()), "in use by another run (process " + std::to_string(::getpid()));
+  EXPECT_TRUE(fs::exists(file()));
+}
+
+TEST_F(StoreFilesTest, AFolderThatIsNamedTwiceIsRefused) {
+  EXPECT_MENTIONS(refusal(store_place({folder_.path(), folder_.path() / "."})), "is named twice");
+  EXPECT_FALSE(fs::exists(file()));
+}
+
+TEST_F(StoreFilesTest, AnotherFileOfThatNameStays) {
+  folder_.write(kStoreName, "my diary");
+  EXPECT_MENTIONS(refusal(place()), "is not a store of penstock-exec; move it away");
+  EXPECT_EQ(fs::file_size(file()), 8u);
+  fs::remove(file());
+  fs::create_directory(file());
+  EXPECT_NE(refusal(place()), "");
+  EXPECT_TRUE(fs::is_directory(file()));
+  fs::remove(file());
+  fs::create_symlink("elsewhere", file());
+  EXPECT_NE(refusal(place()), "");
+  EXPECT_FALSE(fs::exists(folder_.path() / "elsewhere"));
+}
+
+/// Leaves a store behind as a run does that is killed.
+void leave_store(const StorePlace& place) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const StoreFiles files(place, kBytes);
+    ::_exit(0);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  ASSERT_EQ(status, 0);
+}
+
+TEST_F(StoreFilesTest, AStoreOfAKilledRunIsTakenAndSaidToBeOfNoCheckpoint) {
+  StorePlace before = place();
+  before.from = "step 12 of ck";
+  leave_store(before);
+  ASSERT_TRUE(fs::exists(file()));
+  {
+    const StoreFiles files(place(), kBytes / 2);
+    ASSERT_EQ(files.notes().size(), 1u);
+    EXPECT_MENTIONS(files.notes()[0], "its states began as step 12 of ck and are of no checkpoint");
+    EXPECT_EQ(fs::file_size(file()), static_cast<std::uintmax_t>(kDataOffset + kBytes / 2));
+  }
+  EXPECT_FALSE(fs::exists(file()));
+}
+
+TEST_F(StoreFilesTest, TheStoreOfAnotherScheduleIsRefusedAndStays) {
+  leave_store(place());
+  StorePlace other = place();
+  other.schedule = "77aa";
+  EXPECT_MENTIONS(refusal(other), "is of another schedule (5f0c, this one is 77aa)");
+  EXPECT_MENTIONS(refusal(other), "remove it, or name another folder");
+  EXPECT_TRUE(fs::exists(file()));
+}
+
+TEST_F(StoreFilesTest, WhatIsFreeCountsTheStoreOfAKilledRun) {
+  const std::int64_t before = free_for_store(place());
+  EXPECT_GT(before, 0);
+  EXPECT_MENTIONS(failure_text([&] { free_for_store(store_place({folder_.path() / "none"})); }), "No such file");
+}
+
+}  // namespace
+}  // namespace penstock::exec
