@@ -46,6 +46,11 @@ std::optional<TomlValue> single_value(const toml::node& node, const std::string&
   if (const auto* found = node.as_integer()) return TomlValue{found->get(), place};
   if (const auto* found = node.as_floating_point()) return TomlValue{found->get(), place};
   if (const auto* found = node.as_string()) return TomlValue{found->get(), place};
+  if (const auto* list = node.as_array(); list != nullptr && list->is_homogeneous(toml::node_type::string)) {
+    std::vector<std::string> texts;
+    for (const toml::node& element : *list) texts.push_back(element.as_string()->get());
+    return TomlValue{std::move(texts), place};
+  }
   return std::nullopt;
 }
 

@@ -27,6 +27,12 @@ std::string shown(const TomlValue& value) {
   if (const auto* found = std::get_if<bool>(&value.value)) return *found ? "true" : "false";
   if (const auto* found = std::get_if<std::int64_t>(&value.value)) return fmt::format("{}", *found);
   if (const auto* found = std::get_if<double>(&value.value)) return toml_number(*found);
+  if (const auto* found = std::get_if<std::vector<std::string>>(&value.value)) {
+    std::string list;
+    for (const std::string& text : *found)
+      if (list.size() < kMaxShown) list += fmt::format("{}\"{}\"", list.empty() ? "" : ", ", text.substr(0, kMaxShown));
+    return "[" + list + "]";
+  }
   return fmt::format("\"{}\"", std::get<std::string>(value.value).substr(0, kMaxShown));
 }
 
@@ -99,6 +105,16 @@ std::string TomlSection::text(const std::string& key) {
   const auto* text = found != nullptr ? std::get_if<std::string>(&found->value) : nullptr;
   if (text == nullptr) refuse(key, "a text in quotes");
   return *text;
+}
+
+std::vector<std::string> TomlSection::texts(const std::string& key) {
+  const TomlValue* found = find(key);
+  if (found != nullptr) {
+    if (const auto* text = std::get_if<std::string>(&found->value)) return {*text};
+    if (const auto* list = std::get_if<std::vector<std::string>>(&found->value); list != nullptr && !list->empty())
+      return *list;
+  }
+  refuse(key, "a text in quotes or a list of them");
 }
 
 bool TomlSection::boolean(const std::string& key) {

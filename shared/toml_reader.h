@@ -2,7 +2,8 @@
 // key.
 //
 // A document is a flat list of tables, "gpu" or "cpu.adamw_by_threads", each with single values (texts, whole numbers,
-// numbers, booleans). Lists, dates and deeper nesting are refused: none of our files needs them.
+// numbers, booleans) and lists of texts. Other lists, dates and deeper nesting are refused: none of our files needs
+// them.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +19,7 @@
 namespace penstock {
 
 struct TomlValue {
-  std::variant<bool, std::int64_t, double, std::string> value;
+  std::variant<bool, std::int64_t, double, std::string, std::vector<std::string>> value;
   std::string place;  // "x.toml:12", or "--set policy.group=4"
 };
 
@@ -38,7 +39,7 @@ inline constexpr std::int64_t kMaxTomlBytes = 256 << 10;
 /// Throws InputError: missing or oversized file, not TOML, a value of a kind that does not belong here.
 TomlDocument read_toml(const std::filesystem::path& path);
 TomlDocument parse_toml(const std::string& text, const std::string& place);
-/// The value of `--set key=value`: TOML if it is a single TOML value, otherwise the text itself ("megatrain", "4 MiB").
+/// The value of `--set key=value`: TOML if it is a TOML value of a kind that belongs here, otherwise the text itself ("megatrain", "4 MiB").
 TomlValue parse_toml_value(const std::string& text, const std::string& place);
 
 /// One table. Keys are asked for one by one; `finish` refuses the rest. A table that is not there reads as an empty
@@ -53,6 +54,8 @@ class TomlSection {
   /// Asking makes the key a known one.
   bool has(const std::string& key);
   std::string text(const std::string& key);
+  /// A text, or a list of one or more of them.
+  std::vector<std::string> texts(const std::string& key);
   bool boolean(const std::string& key);
   /// Inclusive bounds.
   std::int64_t integer(const std::string& key, std::int64_t low, std::int64_t high);

@@ -1,172 +1,218 @@
 #include "exec/calibrate/nvme.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <linux/magic.h>
-#include <stdlib.h>
-#include <sys/statfs.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
 #include <cstring>
 #include <functional>
 #include <future>
+#include <memory>
 #include <random>
-#include <stdexcept>
+#include <span>
 
-#include "exec/checkpoint/safetensors.h"
-#include "exec/host/arena.h"
+#include "exec/calibrate/stopwatch.h"
+#include "exec/memory/arena.h"
 #include "exec/runtime/recorder.h"
+#include "exec/store/block_store.h"
 #include "shared/error.h"
+#include "shared/ir/drive_alignment.h"
 #include "shared/units.h"
 
 namespace penstock::exec {
 namespace {
 
-constexpr std::int64_t kBlockBytes = std::int64_t{16} << 20;
-constexpr std::int64_t kPageBytes = 4096;
-constexpr std::int64_t kMostBytes = std::int64_t{2} << 30;
-constexpr std::int64_t kLeastFreeBytes = std::int64_t{1} << 30;  // half of it holds kLeastBlocks
-constexpr std::int64_t kLeastBlocks = 32;                        // three slices
-constexpr int kInFlight = 4;
-constexpr int kSliceBlocks = 8;
-constexpr double kLimitSeconds = 4;  // each way
+constexpr std::int64_t kCopyBytes = std::int64_t{64} << 20;
+constexpr std::int64_t kLeastFreeBytes = std::int64_t{1} << 30;
+constexpr std::int64_t kTransfers[] = {std::int64_t{256} << 10, std::int64_t{1} << 20, std::int64_t{4} << 20};
+constexpr int kDepths[] = {1, 4, 16, 32};
+constexpr int kLeastCopies = 3;
+constexpr double kAsGood = 0.97;      // of the best
+constexpr double kMarkedly = 1.15;    // faster, and worth a remark
+constexpr double kZerosFaster = 1.3;  // likewise, of zeros
 
 double seconds_since(std::int64_t start_ns) { return static_cast<double>(now_ns() - start_ns) * 1e-9; }
 
-[[noreturn]] void refuse(const std::filesystem::path& folder, const std::string& what) {
-  throw InputError(fmt::format("--nvme {}: {}", folder.string(), what));
-}
-
-/// What the folder's file system has free for this user.
-std::int64_t free_bytes(const std::filesystem::path& folder) {
-  struct statfs system {};
-  if (::statfs(folder.c_str(), &system) != 0)
-    refuse(folder, fmt::format("{}; name a folder on the drive", std::strerror(errno)));
-  if (!std::filesystem::is_directory(folder)) refuse(folder, "is not a folder; name one on the drive");
-  // Newer kernels take O_DIRECT there and copy memory.
-  if (system.f_type == TMPFS_MAGIC || system.f_type == RAMFS_MAGIC)
-    refuse(folder, "lies in memory (tmpfs); name a folder on the drive");
-  const std::int64_t bytes = static_cast<std::int64_t>(system.f_bavail) * static_cast<std::int64_t>(system.f_frsize);
-  if (bytes < kLeastFreeBytes)
-    refuse(folder, fmt::format("has {} free; measuring takes {}", format_bytes(static_cast<double>(bytes)),
-                               format_bytes(static_cast<double>(kLeastFreeBytes))));
-  return bytes;
-}
-
-/// A file without a name, for direct I/O.
-class DriveFile {
+/// Copies between memory and a store, one after the other through all of the file.
+class Drive {
  public:
-  DriveFile(const std::filesystem::path& folder, std::int64_t bytes) : folder_(folder), file_(make(folder)) {
-    // Places on the drive, so that writes need not wait for the file to grow.
-    if (const int reason = ::posix_fallocate(file_.get(), 0, bytes); reason != 0) fail("make a file", reason);
-    // Only now: a file system without it would refuse to open the file, and leave it there.
-    if (::fcntl(file_.get(), F_SETFL, O_DIRECT) != 0)
-      refuse(folder, fmt::format("its file system does no direct I/O (O_DIRECT: {}); name a folder on a local drive",
-                                 std::strerror(errno)));
+  Drive(const std::filesystem::path& folder, std::int64_t bytes)
+      : copies_(bytes / kCopyBytes),
+        reading_(kCopyBytes, "blocks to be read"),
+        writing_(kCopyBytes, "blocks to write") {
+    StorePlace place;
+    place.folders = {folder};
+    place.key = "--nvme";
+    place.schedule = "none";
+    place.from = "measuring";
+    place.named = false;
+    StoreShape shape;
+    shape.bytes = copies_ * kCopyBytes;
+    store_ = std::make_unique<BlockStore>(place, shape, make_io_queue(kDefaultDepth), make_io_queue(kDefaultDepth));
+    fill_random();
   }
 
-  void read(std::byte* to, std::int64_t bytes, std::int64_t offset) const {
-    check("read", ::pread(file_.get(), to, static_cast<std::size_t>(bytes), offset), bytes);
+  void cut(std::int64_t transfer_bytes, int depth) {
+    store_->cut(transfer_bytes, make_io_queue(depth), make_io_queue(depth));
+    const std::span<std::byte> ranges[] = {span(reading_), span(writing_)};
+    store_->expect(ranges);
   }
-  void write(const std::byte* from, std::int64_t bytes, std::int64_t offset) const {
-    check("write", ::pwrite(file_.get(), from, static_cast<std::size_t>(bytes), offset), bytes);
+  void read() { store_->read(next(next_read_) * kCopyBytes, span(reading_)); }
+  void write() {
+    const std::int64_t copy = next(next_write_);
+    // No two pages alike, lest the drive store one of them.
+    for (std::int64_t at = 0; at < kCopyBytes; at += kDriveAlignment)
+      std::memcpy(writing_.data() + at, &stamp_, sizeof stamp_), ++stamp_;
+    store_->write(copy * kCopyBytes, span(writing_));
   }
+  void fill_zero() { std::memset(writing_.data(), 0, static_cast<std::size_t>(kCopyBytes)); }
+  void write_zeros() { store_->write(next(next_write_) * kCopyBytes, span(writing_)); }
+  void read_page(std::int64_t page) {
+    store_->read(page * kDriveAlignment, span(reading_).first(static_cast<std::size_t>(kDriveAlignment)));
+  }
+  std::int64_t copies() const { return copies_; }
+  std::int64_t pages() const { return copies_ * kCopyBytes / kDriveAlignment; }
+  std::string describe() const { return store_->describe(); }
 
  private:
-  static int make(const std::filesystem::path& folder) {
-    std::string name = (folder / ".penstock-nvme-XXXXXX").string();
-    const int file = ::mkostemp(name.data(), O_CLOEXEC);
-    if (file < 0) refuse(folder, fmt::format("cannot be written: {}; name a folder that can", std::strerror(errno)));
-    ::unlink(name.c_str());
-    return file;
+  static std::span<std::byte> span(const Arena& arena) {
+    return {arena.data(), static_cast<std::size_t>(arena.bytes())};
   }
-  [[noreturn]] void fail(const char* what, int reason) const {
-    throw std::runtime_error(fmt::format("--nvme {}: cannot {} there: {}", folder_.string(), what,
-                                         reason != 0 ? std::strerror(reason) : "it stopped half way"));
-  }
-  void check(const char* what, ssize_t done, std::int64_t bytes) const {
-    if (done != bytes) fail(what, done < 0 ? errno : 0);
+  std::int64_t next(std::int64_t& at) const { return at++ % copies_; }
+  void fill_random() {
+    std::mt19937_64 random(1);
+    for (std::int64_t at = 0; at < kCopyBytes; at += 8) {
+      const std::uint64_t word = random();
+      std::memcpy(writing_.data() + at, &word, 8);
+    }
   }
 
-  std::filesystem::path folder_;
-  FileHandle file_;
+  std::int64_t copies_;
+  Arena reading_, writing_;
+  std::unique_ptr<BlockStore> store_;
+  std::int64_t next_read_ = 0, next_write_ = 0;
+  std::uint64_t stamp_ = 0;
 };
 
-/// Calls move(block in memory, its number) for blocks 0, 1, ... below `blocks`, kInFlight at a time, until time is up.
-/// Returns when each was done, in seconds.
-std::vector<double> move_blocks(const Arena& memory, std::int64_t blocks,
-                                const std::function<void(std::byte*, std::int64_t)>& move) {
-  std::atomic<std::int64_t> next{0};
+/// Seconds of each copy, for as long as `seconds`.
+std::vector<double> time_copies(double seconds, int least, const std::function<void()>& copy) {
+  std::vector<double> times;
   const std::int64_t start = now_ns();
-  const auto work = [&](std::byte* block) {
-    std::vector<double> ends;
-    while (next < kLeastBlocks || seconds_since(start) < kLimitSeconds) {
-      const std::int64_t number = next++;
-      if (number >= blocks) break;
-      move(block, number);
-      ends.push_back(seconds_since(start));
-    }
-    return ends;
-  };
-  std::vector<std::future<std::vector<double>>> workers;
-  for (int i = 0; i < kInFlight; ++i)
-    workers.push_back(std::async(std::launch::async, work, memory.data() + i * kBlockBytes));
-  std::vector<double> all;
-  for (auto& worker : workers) {
-    const std::vector<double> ends = worker.get();
-    all.insert(all.end(), ends.begin(), ends.end());
+  while (static_cast<int>(times.size()) < least || seconds_since(start) < seconds) {
+    const std::int64_t begin = now_ns();
+    copy();
+    times.push_back(seconds_since(begin));
   }
-  return all;
+  return times;
+}
+
+double rate(const Measured& copy) { return static_cast<double>(kCopyBytes) / copy.seconds; }
+
+std::vector<NvmePoint> measure_points(Drive& drive, const NvmeEffort& effort) {
+  std::vector<NvmePoint> points;
+  for (const std::int64_t transfer_bytes : kTransfers)
+    for (const int depth : kDepths) {
+      drive.cut(transfer_bytes, depth);
+      const double reads = rate(summarise(time_copies(effort.point_seconds, kLeastCopies, [&] { drive.read(); })));
+      const double writes = rate(summarise(time_copies(effort.point_seconds, kLeastCopies, [&] { drive.write(); })));
+      points.push_back({transfer_bytes, depth, reads, writes});
+    }
+  return points;
+}
+
+/// The point with the fewest bytes in flight of those that are as good as the best, both ways taken together.
+NvmePoint best_point(const std::vector<NvmePoint>& points) {
+  double most_reads = 0, most_writes = 0;
+  for (const NvmePoint& point : points) {
+    most_reads = std::max(most_reads, point.read_bytes_per_second);
+    most_writes = std::max(most_writes, point.write_bytes_per_second);
+  }
+  const auto worth = [&](const NvmePoint& point) {
+    return point.read_bytes_per_second / most_reads + point.write_bytes_per_second / most_writes;
+  };
+  double best = 0;
+  for (const NvmePoint& point : points) best = std::max(best, worth(point));
+  const NvmePoint* found = nullptr;
+  for (const NvmePoint& point : points)
+    if (worth(point) >= kAsGood * best &&
+        (found == nullptr || point.transfer_bytes * point.depth < found->transfer_bytes * found->depth))
+      found = &point;
+  return *found;
+}
+
+void measure_both(Drive& drive, const NvmeEffort& effort, Nvme& measured) {
+  const auto writes = std::async(std::launch::async, [&] {
+                        return summarise(time_copies(effort.both_seconds, kLeastCopies, [&] { drive.write(); }));
+                      }).share();
+  std::vector<double> reads;
+  while (static_cast<int>(reads.size()) < kLeastCopies ||
+         writes.wait_for(std::chrono::seconds(0)) != std::future_status::ready)
+    reads.push_back(time_copies(0, 1, [&] { drive.read(); }).front());
+  measured.both_write_bytes_per_second = rate(writes.get());
+  measured.both_read_bytes_per_second = rate(summarise(std::move(reads)));
+}
+
+void measure_sustained(Drive& drive, const NvmeEffort& effort, MeasuredNvme& measured) {
+  const std::vector<double> times = time_copies(effort.sustained_seconds, 8, [&] { drive.write(); });
+  const Sustained sustained = sustained_rate(times, static_cast<double>(kCopyBytes));
+  measured.drive.write_bytes_per_second = sustained.per_second;
+  measured.spread["nvme write"] =
+      summarise({times.begin() + static_cast<std::ptrdiff_t>(times.size() * 3 / 4), times.end()}).spread;
+  if (sustained.first > kMarkedly)
+    measured.remarks.push_back(
+        fmt::format("it writes {:.2f} times as fast at first as after {}: a cache, which fills up; the profile has the "
+                    "rate of after it",
+                    sustained.first, format_seconds(effort.sustained_seconds)));
 }
 
 }  // namespace
 
-MeasuredRate rate_of_blocks(std::vector<double> ends, double block_bytes, int in_flight, int slice_blocks) {
-  std::sort(ends.begin(), ends.end());
-  std::vector<double> slices;
-  const auto step = static_cast<std::size_t>(slice_blocks);
-  for (std::size_t i = static_cast<std::size_t>(in_flight) - 1; i + step < ends.size(); i += step)
-    slices.push_back(ends[i + step] - ends[i]);
-  const Measured slice = summarise(std::move(slices));
-  return {slice_blocks * block_bytes / slice.seconds, slice.spread};
+Sustained sustained_rate(const std::vector<double>& seconds, double copy_bytes) {
+  const auto part = [&](std::size_t from, std::size_t to) {
+    return summarise(
+               {seconds.begin() + static_cast<std::ptrdiff_t>(from), seconds.begin() + static_cast<std::ptrdiff_t>(to)})
+        .seconds;
+  };
+  const std::size_t n = seconds.size();
+  const double first = part(0, std::max<std::size_t>(1, n / 8)), last = part(n - n / 4, n);
+  return {copy_bytes / last, last / first};
 }
 
-MeasuredNvme measure_nvme(const std::filesystem::path& folder) {
+MeasuredNvme measure_nvme(const std::filesystem::path& folder, const NvmeEffort& effort) {
+  StorePlace place;
+  place.folders = {folder};
+  place.key = "--nvme";
   MeasuredNvme measured;
-  measured.drive.bytes = free_bytes(folder);
-  const std::int64_t most = std::min(kMostBytes, measured.drive.bytes / 2) / kBlockBytes;
-  const DriveFile file(folder, most * kBlockBytes);
-  const Arena memory(kInFlight * kBlockBytes, "blocks for the drive");
+  measured.drive.bytes = free_for_store(place);
+  if (measured.drive.bytes < kLeastFreeBytes)
+    throw InputError(fmt::format("--nvme {}: has {} free; measuring takes {}", folder.string(),
+                                 format_bytes(static_cast<double>(measured.drive.bytes)),
+                                 format_bytes(static_cast<double>(kLeastFreeBytes))));
+  Drive drive(folder, std::min(effort.most_bytes, measured.drive.bytes / 2));
+  for (std::int64_t copy = 0; copy < drive.copies(); ++copy) drive.write();
+  measured.drive.points = measure_points(drive, effort);
+  const NvmePoint best = best_point(measured.drive.points);
+  measured.drive.transfer_bytes = best.transfer_bytes;
+  measured.drive.depth = best.depth;
+  drive.cut(best.transfer_bytes, best.depth);
+  const Measured reads = summarise(time_copies(effort.both_seconds, kLeastCopies, [&] { drive.read(); }));
+  measured.drive.read_bytes_per_second = rate(reads);
+  measured.spread["nvme read"] = reads.spread;
+  measure_sustained(drive, effort, measured);
+  measure_both(drive, effort, measured.drive);
   std::mt19937_64 random(1);
-  for (std::int64_t at = 0; at < memory.bytes(); at += 8) {
-    const std::uint64_t word = random();
-    std::memcpy(memory.data() + at, &word, 8);
-  }
-
-  const auto rate = [&](const char* name, const std::vector<double>& ends) {
-    const MeasuredRate found = rate_of_blocks(ends, static_cast<double>(kBlockBytes), kInFlight, kSliceBlocks);
-    measured.spread[name] = found.spread;
-    return found.per_second;
-  };
-  const std::vector<double> writes = move_blocks(memory, most, [&](std::byte* block, std::int64_t number) {
-    // No two pages alike, lest the drive store one of them.
-    for (std::int64_t at = 0; at < kBlockBytes; at += kPageBytes) std::memcpy(block + at, &number, sizeof number);
-    file.write(block, kBlockBytes, number * kBlockBytes);
-  });
-  measured.drive.write_bytes_per_second = rate("nvme write", writes);
-  const auto written = static_cast<std::int64_t>(writes.size());
-  measured.drive.read_bytes_per_second =
-      rate("nvme read", move_blocks(memory, written, [&](std::byte* block, std::int64_t number) {
-             file.read(block, kBlockBytes, number * kBlockBytes);
-           }));
-  std::uniform_int_distribution<std::int64_t> page(0, written * kBlockBytes / kPageBytes - 1);
-  const Measured latency = measure_call([&] { file.read(memory.data(), kPageBytes, page(random) * kPageBytes); },
+  std::uniform_int_distribution<std::int64_t> page(0, drive.pages() - 1);
+  const Measured latency = measure_call([&] { drive.read_page(page(random)); },
                                         {.least = 50, .most = 1000, .enough_seconds = 1, .limit_seconds = 2});
   measured.drive.latency_seconds = latency.seconds;
   measured.spread["nvme latency"] = latency.spread;
+  drive.fill_zero();
+  const double zeros = rate(summarise(time_copies(effort.point_seconds, kLeastCopies, [&] { drive.write_zeros(); })));
+  if (zeros > kZerosFaster * measured.drive.write_bytes_per_second)
+    measured.remarks.push_back(
+        fmt::format("it writes zeros {:.1f} times as fast: thin or compressing; all was measured with random contents",
+                    zeros / measured.drive.write_bytes_per_second));
+  measured.remarks.push_back(drive.describe());
   return measured;
 }
 

@@ -1,5 +1,4 @@
-// What a drive can do: direct I/O (no page cache) on a temporary file in a folder of it, in blocks of 16 MiB, several
-// in flight, as a step's bursts are.
+// What a drive can do, measured through the store that trains (exec/store): its queues, its transfers, its checksums.
 #pragma once
 
 #include <filesystem>
@@ -7,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "exec/calibrate/host_machine.h"
 #include "shared/machine/machine.h"
 
 namespace penstock::exec {
@@ -15,18 +13,32 @@ namespace penstock::exec {
 struct MeasuredNvme {
   Nvme drive;                            // bytes: what the file system had free
   std::map<std::string, double> spread;  // of "nvme read", "nvme write", "nvme latency"
+  std::vector<std::string> remarks;      // for people: a cache that filled up, zeros that are not stored, threads
 };
 
-/// Writes random contents for at most 4 s and 2 GiB (half of what is free, if that is less), 512 MiB at least, reads
-/// them back likewise, then reads 4 KiB at random places one after the other. The file has no name once it is made, so
-/// that it goes with the process however that ends.
+/// How long is measured; shorter for tests.
+struct NvmeEffort {
+  double point_seconds = 0.3;     // each size and number of transfers, each way
+  double both_seconds = 3;        // reading and writing at once
+  double sustained_seconds = 20;  // writing without a pause, long enough for most caches of a drive to fill up
+  std::int64_t most_bytes = std::int64_t{8} << 30;
+};
+
+/// Copies of 64 MiB with random contents in a file of half of what is free, most_bytes at most: written whole once; then
+/// read and written in transfers of 256 KiB to 4 MiB, 1 to 32 of them in flight; then, cut as is best (within 3 %, the
+/// least in flight), both at once, and written on and on. Then 4 KiB are read at random places one after the other. The
+/// file has no name once it is made, so that it goes with the process however that ends.
 /// Throws InputError before anything is written if the folder is missing, cannot be written, has less than 1 GiB free,
 /// or lies in memory or on a file system without direct I/O; std::runtime_error with the system's reason if I/O fails.
-MeasuredNvme measure_nvme(const std::filesystem::path& folder);
+MeasuredNvme measure_nvme(const std::filesystem::path& folder, const NvmeEffort& effort = {});
 
-/// The rate of blocks of `block_bytes` that were done at `ends` (seconds, in any order), median over slices of
-/// `slice_blocks`. The slices begin with the end of block number `in_flight`: the first ones had the drive to fill.
-/// REQUIRES: more than in_flight + slice_blocks - 1 ends.
-MeasuredRate rate_of_blocks(std::vector<double> ends, double block_bytes, int in_flight, int slice_blocks);
+/// What writing without a pause shows, from the seconds that each of equal copies took: `per_second` of the last
+/// quarter's median, and how much faster the first eighth was (1: not at all).
+struct Sustained {
+  double per_second = 0;
+  double first = 1;
+};
+/// REQUIRES: at least 8 copies.
+Sustained sustained_rate(const std::vector<double>& seconds, double copy_bytes);
 
 }  // namespace penstock::exec

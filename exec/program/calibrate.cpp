@@ -20,7 +20,8 @@
 namespace penstock::exec {
 namespace {
 
-void print_profile(const Profile& profile, bool nvme, const std::string& output, double seconds) {
+void print_profile(const Profile& profile, const std::optional<MeasuredNvme>& nvme, const std::string& output,
+                   double seconds) {
   const Machine& machine = profile.machine;
   fmt::print("{}, measured in {}\n", profile.host, format_seconds(seconds));
   const Gpu& gpu = machine.gpu;
@@ -54,11 +55,15 @@ void print_profile(const Profile& profile, bool nvme, const std::string& output,
                sharing.cpu_bytes_per_second / machine.cpu.adamw_bytes_per_parameter * 1e-9,
                sharing.h2d ? format_bandwidth(sharing.h2d_bytes_per_second) : "-",
                sharing.d2h ? format_bandwidth(sharing.d2h_bytes_per_second) : "-");
-  if (nvme)
-    fmt::print("NVMe        read {}, write {}, latency {}, {} free\n",
+  if (nvme) {
+    fmt::print("NVMe        read {}, write {}, at once {} and {}; latency {}, {} free\n",
                format_bandwidth(machine.nvme.read_bytes_per_second),
-               format_bandwidth(machine.nvme.write_bytes_per_second), format_seconds(machine.nvme.latency_seconds),
+               format_bandwidth(machine.nvme.write_bytes_per_second),
+               format_bandwidth(machine.nvme.both_read_bytes_per_second),
+               format_bandwidth(machine.nvme.both_write_bytes_per_second), format_seconds(machine.nvme.latency_seconds),
                format_bytes_gib(static_cast<double>(machine.nvme.bytes)));
+    for (const std::string& remark : nvme->remarks) fmt::print("NVMe        {}\n", remark);
+  }
   fmt::print("signalling  {}\n", format_seconds(machine.host_op_seconds));
   const auto widest = std::max_element(profile.spread.begin(), profile.spread.end(),
                                        [](const auto& a, const auto& b) { return a.second < b.second; });
@@ -95,7 +100,9 @@ int calibrate_command(const CalibrateCommandOptions& options) {
   }
   Profile profile = cuda ? calibrate_cuda(scenarios, progress) : calibrate_host(scenarios.front(), progress);
   if (nvme) {
+    const double endurance = profile.machine.nvme.endurance_bytes;  // nothing that could be measured
     profile.machine.nvme = nvme->drive;
+    profile.machine.nvme.endurance_bytes = endurance;
     profile.spread.merge(nvme->spread);
   }
   status.clear();
@@ -109,7 +116,7 @@ int calibrate_command(const CalibrateCommandOptions& options) {
                                          {"spread", profile.spread}};
     fmt::print("{}\n", json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
   } else {
-    print_profile(profile, nvme.has_value(), options.output.string(), seconds);
+    print_profile(profile, nvme, options.output.string(), seconds);
   }
   return kExitDone;
 }

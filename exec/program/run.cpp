@@ -6,6 +6,7 @@
 #include <optional>
 #include <stdexcept>
 #include <system_error>
+#include <utility>
 
 #include "exec/checkpoint/dump.h"
 #include "exec/program/attempts.h"
@@ -61,7 +62,7 @@ class Run {
     if (!options.json) print_out(head_text(setup_));
     if (lost_output() == EPIPE) throw std::runtime_error("standard output is read by nobody; nothing was started");
     status.update("taking memory and filling the states");
-    training_.emplace(setup_.schedule, setup_.scenario.model, *setup_.backend);
+    training_.emplace(setup_.schedule, setup_.scenario.model, *setup_.backend, std::move(setup_.drive));
     training_->load(*setup_.states, setup_.steps_before);
     setup_.states.reset();  // its files are closed: a save may replace them
     status.clear();
@@ -91,7 +92,7 @@ class Run {
     files_ = write_run_files(options_, setup_, timeline, *training_, updates_, attempts);
     if (!options_.dump.empty())
       attempts.make_of_enough_steps([&] {
-        write_dump(options_.dump, setup_.schedule, setup_.scenario.model, *setup_.backend, *setup_.tokens,
+        write_dump(options_.dump, setup_.schedule, setup_.scenario.model, training_->memories(), *setup_.tokens,
                    trained_.hyper, progress_->reports());
       });
     speed_ = measure(setup_, timeline);

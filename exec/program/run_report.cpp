@@ -14,6 +14,7 @@
 #include "shared/standard_streams.h"
 #include "shared/units.h"
 #include "sim/front_desk.h"
+#include "sim/planner/drive_use.h"
 #include "sim/simulate.h"
 
 namespace penstock::exec {
@@ -38,6 +39,12 @@ std::string memory_lines(const RunSetup& setup) {
       comma = ", ";
     }
     text += "\n";
+  }
+  if (setup.store != nullptr) {
+    std::string folders;
+    for (const std::filesystem::path& folder : setup.scenario.nvme_paths)
+      folders += (folders.empty() ? "" : ", ") + folder.string();
+    text += fmt::format("store {}: {}\n", folders, setup.store->describe());
   }
   return text;
 }
@@ -182,6 +189,9 @@ std::string tail_text(const RunSetup& setup, const ExecutorResult& result, const
     held +=
         fmt::format("{}{} of GPU memory for context and libraries", held.empty() ? "" : ", ", size(beside.gpu_bytes));
   if (!held.empty()) text += fmt::format("beside the arenas: {}\n", held);
+  const std::string drive =
+      sim::drive_text(setup.schedule, setup.scenario.machine.nvme, speed ? speed->step_seconds : 0);
+  if (!drive.empty()) text += drive + "\n";
   if (!speed) return text;
   text += fmt::format("steady step {} (median; spread {:.1f} %), {:.1f} tokens/s, {} model FLOPs\n",
                       format_seconds(speed->step_seconds), speed->spread * 100, speed->tokens_per_second,
@@ -224,6 +234,8 @@ ordered_json result_json(const RunSetup& setup, const Training& training, const 
                          {"host_counted_bytes", beside.counted_bytes},
                          {"gpu_bytes", beside.gpu_bytes}}}};
   if (!setup.weights.empty()) json["weights"] = setup.weights;
+  if (setup.store != nullptr)
+    sim::put_drive(json, setup.schedule, setup.scenario.machine.nvme, speed ? speed->step_seconds : 0);
   if (setup.resumed) json["resumed"] = resumed_json(setup);
   if (speed)
     json["steady"] = {{"step_seconds", speed->step_seconds},

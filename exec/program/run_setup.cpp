@@ -9,6 +9,7 @@
 
 #include "exec/checkpoint/checkpoint.h"
 #include "exec/checkpoint/dump.h"
+#include "exec/program/drive.h"
 #include "exec/program/run_outputs.h"
 #include "exec/runtime/bind.h"
 #include "exec/runtime/limits.h"
@@ -67,6 +68,12 @@ std::unique_ptr<SaveTarget> open_save_target(const fs::path& folder) {
   return target;
 }
 
+/// What the run begins with.
+std::string states_text(const RunSetup& setup) {
+  if (setup.resumed) return fmt::format("step {} of {}", setup.steps_before, setup.resumed->from.string());
+  return setup.weights.empty() ? "random numbers" : setup.weights;
+}
+
 RunShape run_shape(const RunCommandOptions& options, const RunSetup& setup, int cores) {
   const Scenario& scenario = setup.scenario;
   RunShape shape;
@@ -77,6 +84,7 @@ RunShape run_shape(const RunCommandOptions& options, const RunSetup& setup, int 
   shape.steps = scenario.run.steps;
   shape.writes_times = !options.timeline.empty() || !options.compare.empty();
   shape.cores = cores;
+  shape.drive_bytes = std::min(drive_room(scenario), scenario.machine.nvme.bytes);
   return shape;
 }
 
@@ -87,7 +95,7 @@ void plan_and_prove(const RunCommandOptions& options, const MemoryLimits& limits
   setup.schedule = sim::proved_schedule(setup.scenario, options.schedule);
   try {
     require_tiers(setup.schedule, setup.scenario, options.schedule);
-    require_no_drive(setup.schedule, setup.scenario, setup.backend->is_host(), options.schedule);
+    require_drive_path(setup.schedule, setup.scenario, options.schedule);
     require_host_memory(setup.schedule, arena_bytes(setup.schedule), setup.backend->is_host(), setup.beside, limits);
   } catch (const DoesNotFit& error) {
     if (!options.schedule.empty()) throw;
@@ -143,8 +151,10 @@ RunSetup prepare_run(const RunCommandOptions& options, StatusLine& status) {
     status.update("reading the checkpoint");
     resume(std::move(checkpoint), options.resume, allowed, setup);
   }
-  begin_resident_peak();
   setup.weights = setup.states->describe();
+  setup.drive = open_drive(setup.schedule, scenario, states_text(setup));
+  setup.store = setup.drive.get();
+  begin_resident_peak();
   status.clear();
   return setup;
 }

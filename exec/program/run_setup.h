@@ -16,6 +16,7 @@
 #include "exec/program/setup.h"
 #include "exec/runtime/backend.h"
 #include "exec/runtime/run_memory.h"
+#include "exec/store/block_store.h"
 #include "shared/ir/schedule.h"
 #include "shared/scenario/scenario.h"
 #include "shared/status_line.h"
@@ -32,6 +33,7 @@ struct Resumed {
 struct RunSetup {
   Scenario scenario;
   std::unique_ptr<Backend> backend;
+  std::unique_ptr<BlockStore> drive;  // until the training takes it; nullptr: nothing is on NVMe
   sim::Decision decision;  // what the planner chose
   Schedule schedule;
   std::unique_ptr<TokenSource> tokens;
@@ -42,6 +44,7 @@ struct RunSetup {
   std::int64_t host_bytes = 0;            // that could be allocated before anything was
   BesideArenas beside;                    // what of them was left to the run itself
   TierCapacities room;                    // what arenas could take
+  const BlockStore* store = nullptr;      // `drive`, as long as it or the training lives
   std::unique_ptr<SaveTarget> save;       // nullptr: nothing is saved
   RunDescription description;
   std::optional<Resumed> resumed;

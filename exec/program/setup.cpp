@@ -7,25 +7,26 @@
 
 #include "exec/cuda/backend.h"
 #include "exec/host/backend.h"
+#include "exec/program/drive.h"
 #include "exec/runtime/limits.h"
 #include "shared/error.h"
 #include "shared/standard_streams.h"
 #include "shared/units.h"
 #include "sim/front_desk.h"
-#include "sim/planner/drive_use.h"
 
 namespace penstock::exec {
 namespace {
 
 namespace fs = std::filesystem;
 
-/// Where to look: `fit` counts with a drive that no run can use.
+/// Where to look: `fit` counts with a drive that this run cannot use.
 std::string what_takes_it(const Scenario& scenario) {
   const PolicyParameters& policy = scenario.policy;
-  if (scenario.machine.nvme.bytes == 0 || policy.nvme_states != 0 || policy.nvme_weights != 0)
+  if (scenario.machine.nvme.bytes == 0 || !scenario.nvme_paths.empty() || policy.nvme_states != 0 ||
+      policy.nvme_weights != 0)
     return "`penstock-sim fit` says what takes it";
-  return fmt::format("the NVMe is left out, for {}: `penstock-sim fit --set machine.nvme=\"0 B\"` says what takes it",
-                     sim::kDriveIsSimulated);
+  return "the NVMe is left out, for machine.nvme_path names no folder on it: `penstock-sim fit --set "
+         "machine.nvme=\"0 B\"` says what takes it";
 }
 
 }  // namespace
@@ -67,7 +68,7 @@ TierCapacities arena_room(const Scenario& scenario, const Backend& backend, std:
     rest -= room.hbm;
   }
   room.dram = std::min(room.dram, rest);
-  room.nvme = 0;
+  room.nvme = std::min(room.nvme, drive_room(scenario));
   return room;
 }
 
@@ -76,13 +77,6 @@ void require_tiers(const Schedule& schedule, const Scenario& scenario, const fs:
   if (excess.empty()) return;
   throw DoesNotFit(sim::does_not_fit_text(scenario, excess) +
                    (file.empty() ? fmt::format("; {}.", what_takes_it(scenario)) : ""));
-}
-
-void require_no_drive(const Schedule& schedule, const Scenario& scenario, bool memory_stands_in, const fs::path& file) {
-  if (memory_stands_in) return;
-  if (const std::string why = sim::simulated_only(schedule, scenario, !file.empty()); !why.empty())
-    throw InputError(fmt::format("{}: the schedule of policy {} is simulated only: {}",
-                                 (file.empty() ? scenario.path : file).string(), schedule.policy, why));
 }
 
 }  // namespace penstock::exec

@@ -23,17 +23,11 @@ std::unique_ptr<Backend> open_backend(const Scenario& scenario, const std::strin
 void limit_hbm(Scenario& scenario, const Backend& backend);
 
 /// What arenas may take of each tier: what is usable of the scenario's machine, but no more than `host_bytes` in host
-/// memory, of which on the host backend HBM is a part. No NVMe: the executor does no I/O.
+/// memory, of which on the host backend HBM is a part, and on NVMe what the folders of machine.nvme_path have free.
 TierCapacities arena_room(const Scenario& scenario, const Backend& backend, std::int64_t host_bytes);
 
 /// Throws DoesNotFit if an arena is larger than what it may take of its tier of the scenario's machine. `file`: where
 /// the schedule was read; empty: the policy wrote it.
 void require_tiers(const Schedule& schedule, const Scenario& scenario, const std::filesystem::path& file);
-
-/// No backend does I/O on a drive. Throws InputError if the schedule (of `scenario`'s policy, or read from `file`)
-/// keeps something on one, unless memory may stand in for it as for everything else (the host backend), where a run is
-/// about numbers and not about time.
-void require_no_drive(const Schedule& schedule, const Scenario& scenario, bool memory_stands_in,
-                      const std::filesystem::path& file);
 
 }  // namespace penstock::exec

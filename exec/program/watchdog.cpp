@@ -16,6 +16,7 @@ namespace {
 
 constexpr double kSlowFlops = 1e9;
 constexpr double kSlowBytes = 1e9;
+constexpr double kSlowDriveBytes = 1e8;
 
 /// A direction of the link, slowed down to a throttle if there is one.
 LinkDirection throttled(LinkDirection direction, double throttle) {
@@ -39,7 +40,8 @@ Machine host_machine(const Scenario& scenario) {
     machine.cpu.dram_bytes_per_second = kSlowBytes;
     machine.cpu.adamw_by_threads = {{1, kSlowBytes / machine.cpu.adamw_bytes_per_parameter}};
     machine.link = {{kSlowBytes, 0, {}}, {kSlowBytes, 0, {}}, 0, 0};
-    machine.nvme = {machine.nvme.bytes, kSlowBytes, kSlowBytes, 0};
+    machine.nvme.read_bytes_per_second = machine.nvme.write_bytes_per_second = kSlowDriveBytes;
+    machine.nvme.both_read_bytes_per_second = machine.nvme.both_write_bytes_per_second = 0;
     machine.software = {};
   }
   machine.link.h2d = throttled(machine.link.h2d, scenario.run.link_h2d_bytes_per_second);

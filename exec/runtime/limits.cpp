@@ -101,7 +101,8 @@ std::int64_t host_arena_bytes(const Schedule& schedule, const std::vector<std::i
                               bool hbm_is_host) {
   std::int64_t bytes = 0;
   for (std::size_t i = 0; i < schedule.tiers.size(); ++i)
-    if (hbm_is_host || schedule.tiers[i].kind != TierKind::hbm) bytes += arena_bytes[i];
+    if (schedule.tiers[i].kind == TierKind::dram || (hbm_is_host && schedule.tiers[i].kind == TierKind::hbm))
+      bytes += arena_bytes[i];
   return bytes;
 }
 
@@ -112,11 +113,8 @@ void require_host_memory(const Schedule& schedule, const std::vector<std::int64_
   std::string parts;
   for (std::size_t i = 0; i < schedule.tiers.size(); ++i) {
     const TierKind kind = schedule.tiers[i].kind;
-    if (kind == TierKind::hbm && !hbm_is_host) continue;
-    parts += fmt::format("{}{} {:.2f} GiB", parts.empty() ? "" : ", ",
-                         kind == TierKind::hbm    ? "HBM"
-                         : kind == TierKind::dram ? "DRAM"
-                                                  : "NVMe",
+    if (kind == TierKind::nvme || (kind == TierKind::hbm && !hbm_is_host)) continue;
+    parts += fmt::format("{}{} {:.2f} GiB", parts.empty() ? "" : ", ", kind == TierKind::hbm ? "HBM" : "DRAM",
                          static_cast<double>(arena_bytes[i]) / (1 << 30));
   }
   if (needed <= limits.usable_bytes()) return;

@@ -6,6 +6,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "exec/store/block_store.h"
+
 namespace penstock::exec {
 namespace {
 
@@ -25,6 +27,9 @@ constexpr double kCudaArenaShare = 0.01;
 /// A thread that loads or saves holds 2^20 elements in fp32 and in bf16.
 constexpr std::int64_t kPieceBytes = 6 * kMiB;
 
+/// What a schedule keeps on NVMe at most: states of 14 bytes and a waiting gradient of 4, rounded up.
+constexpr std::int64_t kMostOnDrivePerParameter = 20;
+
 /// Of one op in one step: start and end as recorded (16 bytes) and as sorted into a timeline (24); two CUDA events,
 /// assumed at 512 bytes each; in a timeline's file and a comparison.
 constexpr std::int64_t kTimeBytes = 40, kEventBytes = 1024, kWrittenTimeBytes = 200;
@@ -43,7 +48,7 @@ std::int64_t recorded_bytes(bool on_host) { return kTimeBytes + (on_host ? 0 : k
 }  // namespace
 
 std::int64_t BesideArenas::total(std::int64_t arena_bytes) const {
-  return program_bytes + kernel_bytes + loading_bytes + times_bytes +
+  return program_bytes + kernel_bytes + loading_bytes + times_bytes + drive_bytes +
          static_cast<std::int64_t>(arena_share * static_cast<double>(arena_bytes));
 }
 
@@ -76,6 +81,9 @@ BesideArenas beside_arenas(const Model& model, const RunShape& shape, std::int64
   const std::int64_t each = recorded_bytes(shape.on_host);
   beside.times_bytes =
       std::min(times, most_times_bytes(usable_bytes) / each) * (each + (shape.writes_times ? kWrittenTimeBytes : 0));
+  if (shape.drive_bytes > 0)
+    beside.drive_bytes = checksum_bytes(std::min(shape.drive_bytes, kMostOnDrivePerParameter * model.parameters)) +
+                         (shape.cores + 1) * kPieceBytes;
   beside.arena_share = shape.on_host ? kHostArenaShare : kCudaArenaShare;
   return beside;
 }

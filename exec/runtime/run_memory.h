@@ -17,6 +17,7 @@ struct RunShape {
   int steps = 1;
   bool writes_times = false;  // a timeline or a comparison is made of the recorded times
   int cores = 1;
+  std::int64_t drive_bytes = 0;  // what the run may keep on NVMe at most
 };
 
 /// Upper estimates; run_memory.cpp says of what.
@@ -25,7 +26,8 @@ struct BesideArenas {
   std::int64_t kernel_bytes = 0;
   std::int64_t loading_bytes = 0;  // also while saving and resuming
   std::int64_t times_bytes = 0;
-  double arena_share = 0;  // of the arenas in host memory
+  std::int64_t drive_bytes = 0;  // for what is on NVMe: checksums, and pieces of it while loading and saving
+  double arena_share = 0;        // of the arenas in host memory
 
   std::int64_t total(std::int64_t arena_bytes) const;
   /// The largest arenas for which arenas and total(arenas) are at most `usable_bytes`; never negative.

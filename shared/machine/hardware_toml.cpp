@@ -5,8 +5,10 @@
 #include <charconv>
 
 #include "shared/error.h"
+#include "shared/ir/drive_alignment.h"
 #include "shared/machine/attention_toml.h"
 #include "shared/machine/card_and_host.h"
+#include "shared/machine/drive_limits.h"
 #include "shared/machine/machine.h"
 #include "shared/toml_reader.h"
 #include "shared/units.h"
@@ -194,6 +196,18 @@ void read_nvme(const TomlDocument& document, Nvme& nvme) {
   nvme.read_bytes_per_second = section.bandwidth("read");
   nvme.write_bytes_per_second = section.bandwidth("write");
   nvme.latency_seconds = section.seconds("latency");
+  if (section.has("both_read") || section.has("both_write")) {
+    nvme.both_read_bytes_per_second = section.bandwidth("both_read");
+    nvme.both_write_bytes_per_second = section.bandwidth("both_write");
+  }
+  if (section.has("transfer")) {
+    nvme.transfer_bytes = section.bytes("transfer", kDriveAlignment);
+    if (nvme.transfer_bytes % kDriveAlignment != 0 || nvme.transfer_bytes > kMostTransferBytes)
+      section.fail("transfer", fmt::format("expected a multiple of {} bytes, {} MiB at most", kDriveAlignment,
+                                           kMostTransferBytes >> 20));
+  }
+  if (section.has("depth")) nvme.depth = static_cast<int>(section.integer("depth", 1, kMostDepth));
+  if (section.has("endurance")) nvme.endurance_bytes = static_cast<double>(section.bytes("endurance", 1));
   section.finish();
 }
 

@@ -136,10 +136,25 @@ struct Gpu {
   std::vector<PowerPoint> power;
 };
 
+/// What a drive reaches in transfers of one size, `depth` of them in flight, reading or writing alone.
+struct NvmePoint {
+  std::int64_t transfer_bytes = 0;
+  int depth = 0;
+  double read_bytes_per_second = 0, write_bytes_per_second = 0;
+};
+
 struct Nvme {
   std::int64_t bytes = 0;  // 0 = none
+  // Alone, in transfers of transfer_bytes, depth of them in flight; writes for as long as one likes.
   double read_bytes_per_second = 0, write_bytes_per_second = 0;
   double latency_seconds = 0;
+  // While it reads and writes at once; 0: each as alone.
+  double both_read_bytes_per_second = 0, both_write_bytes_per_second = 0;
+  // How a run cuts copies, and how many of those are in flight; 0: as exec/store does by default.
+  std::int64_t transfer_bytes = 0;
+  int depth = 0;
+  std::vector<NvmePoint> points{};  // ascending in transfer_bytes, then in depth
+  double endurance_bytes = 0;       // that it is rated to have written to it in its life; 0: not known
 };
 
 /// What another system's implementation costs beyond its schedule, where it is not a changed figure of the machine

@@ -5,10 +5,13 @@
 
 #include <optional>
 #include <stdexcept>
+#include <utility>
 
 #include "shared/error.h"
 #include "shared/files.h"
+#include "shared/ir/drive_alignment.h"
 #include "shared/json_reader.h"
+#include "shared/machine/drive_limits.h"
 #include "shared/machine/profile.h"
 #include "shared/model/kernels.h"
 #include "shared/nearest_name.h"
@@ -258,12 +261,35 @@ Gpu read_gpu(JsonObject object) {
   return gpu;
 }
 
+std::int64_t transfer_bytes(JsonObject& object) {
+  const std::int64_t bytes = object.integer("transfer_bytes", kDriveAlignment, kMostTransferBytes);
+  if (bytes % kDriveAlignment != 0)
+    object.fail("transfer_bytes", fmt::format("expected a multiple of {}, found {}", kDriveAlignment, bytes));
+  return bytes;
+}
+
 Nvme read_nvme(JsonObject object) {
   Nvme nvme;
   nvme.bytes = object.integer("bytes", 0, kMaxSize);
   nvme.read_bytes_per_second = object.number("read_bytes_per_second", nvme.bytes > 0 ? 1 : 0, kMaxRate);
   nvme.write_bytes_per_second = object.number("write_bytes_per_second", nvme.bytes > 0 ? 1 : 0, kMaxRate);
   nvme.latency_seconds = seconds(object, "latency_seconds");
+  if (object.has("both_read_bytes_per_second")) {
+    nvme.both_read_bytes_per_second = positive_rate(object, "both_read_bytes_per_second");
+    nvme.both_write_bytes_per_second = positive_rate(object, "both_write_bytes_per_second");
+  }
+  if (object.has("transfer_bytes")) {
+    nvme.transfer_bytes = transfer_bytes(object);
+    nvme.depth = static_cast<int>(object.integer("depth", 1, kMostDepth));
+  }
+  if (object.has("points"))
+    nvme.points = read_points<NvmePoint>(object, "points", [](JsonObject& point) {
+      return NvmePoint{transfer_bytes(point), static_cast<int>(point.integer("depth", 1, kMostDepth)),
+                       positive_rate(point, "read_bytes_per_second"), positive_rate(point, "write_bytes_per_second")};
+    });
+  check_ascending(object, "points", nvme.points,
+                  [](const NvmePoint& point) { return std::pair(point.transfer_bytes, point.depth); });
+  if (object.has("endurance_bytes")) nvme.endurance_bytes = object.number("endurance_bytes", 1, 1e21);
   object.finish();
   return nvme;
 }
@@ -393,6 +419,28 @@ json gpu_json(const Gpu& gpu) {
   return result;
 }
 
+json nvme_json(const Nvme& nvme) {
+  json result = {{"bytes", nvme.bytes},
+                 {"read_bytes_per_second", nvme.read_bytes_per_second},
+                 {"write_bytes_per_second", nvme.write_bytes_per_second},
+                 {"latency_seconds", nvme.latency_seconds}};
+  if (nvme.both_read_bytes_per_second > 0) {
+    result["both_read_bytes_per_second"] = nvme.both_read_bytes_per_second;
+    result["both_write_bytes_per_second"] = nvme.both_write_bytes_per_second;
+  }
+  if (nvme.transfer_bytes > 0) {
+    result["transfer_bytes"] = nvme.transfer_bytes;
+    result["depth"] = nvme.depth;
+  }
+  for (const NvmePoint& point : nvme.points)
+    result["points"].push_back({{"transfer_bytes", point.transfer_bytes},
+                                {"depth", point.depth},
+                                {"read_bytes_per_second", point.read_bytes_per_second},
+                                {"write_bytes_per_second", point.write_bytes_per_second}});
+  if (nvme.endurance_bytes > 0) result["endurance_bytes"] = nvme.endurance_bytes;
+  return result;
+}
+
 json machine_json(const Machine& machine) {
   json result = {{"name", machine.name},
                  {"gpu", gpu_json(machine.gpu)},
@@ -403,11 +451,7 @@ json machine_json(const Machine& machine) {
                    {"d2h", direction_json(machine.link.d2h)},
                    {"duplex_h2d_bytes_per_second", machine.link.duplex_h2d_bytes_per_second},
                    {"duplex_d2h_bytes_per_second", machine.link.duplex_d2h_bytes_per_second}}},
-                 {"nvme",
-                  {{"bytes", machine.nvme.bytes},
-                   {"read_bytes_per_second", machine.nvme.read_bytes_per_second},
-                   {"write_bytes_per_second", machine.nvme.write_bytes_per_second},
-                   {"latency_seconds", machine.nvme.latency_seconds}}},
+                 {"nvme", nvme_json(machine.nvme)},
                  {"host_op_seconds", machine.host_op_seconds}};
   if (machine.reserve_bytes) result["reserve_bytes"] = *machine.reserve_bytes;
   return result;

@@ -61,6 +61,7 @@ struct Scenario {
   Model model;
   Machine machine;                 // hardware file, card and host, or profile, after the overrides of [machine]
   std::filesystem::path software;  // [machine] software; empty: not given
+  std::vector<std::filesystem::path> nvme_paths;  // [machine] nvme_path: folders in which a run keeps what is on NVMe
   std::map<std::string, GivenSetting> software_settings;
   std::int64_t sequence_length = 0;
   int sequences = 0;

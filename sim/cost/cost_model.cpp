@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "shared/error.h"
+#include "shared/ir/drive_alignment.h"
 #include "shared/ir/host_pass_names.h"
 #include "shared/model/kernels.h"
 #include "sim/cost/rates.h"
@@ -186,8 +187,7 @@ class CostModel {
 
   OpCost price(const CopyWork& work) const {
     const TierKind from = tier(op_->reads[0]), to = tier(op_->writes[0]);
-    if (from == TierKind::nvme) return nvme(work, kNvmeRead, machine_.nvme.read_bytes_per_second);
-    if (to == TierKind::nvme) return nvme(work, kNvmeWrite, machine_.nvme.write_bytes_per_second);
+    if (from == TierKind::nvme || to == TierKind::nvme) return nvme(from == TierKind::nvme);
     if (from == to) return pass(2 * static_cast<double>(op_->reads[0].bytes), work.threads);
     const bool upload = to == TierKind::hbm;
     const LinkDirection& direction = upload ? machine_.link.h2d : machine_.link.d2h;
@@ -208,13 +208,16 @@ class CostModel {
     return cost;
   }
 
-  OpCost nvme(const CopyWork& work, Resource resource, double bandwidth) const {
-    if (bandwidth <= 0) missing(resource == kNvmeRead ? "nvme.read" : "nvme.write");
-    const LinkDirection drive{bandwidth, machine_.nvme.latency_seconds, {}};
-    const double bytes = static_cast<double>(op_->reads[0].bytes);
-    OpCost cost = copy(work, copy_seconds(drive, work.bursts), drive.latency_seconds);
-    use(cost, resource, bytes);
-    use(cost, kDram, bytes);
+  /// One range, whatever its bursts: the store cuts it as the drive likes it.
+  OpCost nvme(bool reads) const {
+    const auto bytes = static_cast<double>(padded_for_drive(op_->reads[0].bytes));
+    const double rate = drive_rate(machine_.nvme, reads, bytes);
+    if (rate <= 0) missing(reads ? "nvme.read" : "nvme.write");
+    OpCost cost;
+    cost.latency_seconds = machine_.nvme.latency_seconds;
+    cost.fluid_seconds = bytes / rate;
+    cost.demand[kNvme] = drive_share(machine_.nvme);
+    use(cost, kDram, 2 * bytes);  // moved, and once more for the checksums
     return cost;
   }
 

@@ -51,8 +51,7 @@ ResourceVector always(const Machine& machine) {
   capacity[kDram] = or_unlimited(dram);
   capacity[kHbm] = or_unlimited(machine.gpu.hbm_bytes_per_second);
   capacity[kCores] = or_unlimited(machine.cpu.cores);
-  capacity[kNvmeRead] = or_unlimited(machine.nvme.read_bytes_per_second);
-  capacity[kNvmeWrite] = or_unlimited(machine.nvme.write_bytes_per_second);
+  capacity[kNvme] = 1;
   return capacity;
 }
 

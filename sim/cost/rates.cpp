@@ -220,6 +220,30 @@ double transfer_seconds(const LinkDirection& direction, double bytes) {
   return bytes / (rate(low) + share * (rate(high) - rate(low)));
 }
 
+double drive_rate(const Nvme& drive, bool reads, double bytes) {
+  const double full = reads ? drive.read_bytes_per_second : drive.write_bytes_per_second;
+  if (drive.transfer_bytes <= 0 || drive.depth <= 1) return full;
+  const double in_flight = std::ceil(bytes / static_cast<double>(drive.transfer_bytes));
+  if (in_flight >= drive.depth) return full;
+  double low_depth = 0, low_rate = 0;
+  for (const NvmePoint& point : drive.points) {
+    if (point.transfer_bytes != drive.transfer_bytes) continue;
+    const double rate = std::min(full, reads ? point.read_bytes_per_second : point.write_bytes_per_second);
+    if (point.depth >= in_flight)
+      return low_rate + (in_flight - low_depth) / (point.depth - low_depth) * (rate - low_rate);
+    low_depth = point.depth;
+    low_rate = rate;
+  }
+  return full;
+}
+
+double drive_share(const Nvme& drive) {
+  if (drive.both_read_bytes_per_second <= 0 || drive.both_write_bytes_per_second <= 0) return 0.5;
+  const double together = drive.both_read_bytes_per_second / drive.read_bytes_per_second +
+                          drive.both_write_bytes_per_second / drive.write_bytes_per_second;
+  return std::clamp(1 / together, 0.5, 1.0);
+}
+
 double copy_seconds(const LinkDirection& direction, std::span<const Burst> bursts) {
   double seconds = 0;
   for (const Burst& burst : bursts)

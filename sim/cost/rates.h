@@ -40,6 +40,14 @@ double best_matmul_rate(const Gpu& gpu);
 double transfer_seconds(const LinkDirection& direction, double bytes);
 double copy_seconds(const LinkDirection& direction, std::span<const Burst> bursts);
 
+/// Bytes per second of a copy to or from a drive alone: in transfers of Nvme::transfer_bytes, of which a short copy has
+/// fewer in flight than Nvme::depth. 0: not known.
+double drive_rate(const Nvme& drive, bool reads, double bytes);
+/// What of the drive's time a copy takes that advances as if it were alone. Reads and writes at once advance at
+/// both_* / *, together x + y of their speeds alone, and so take 1 / (x + y) each: 1/2 where they do not disturb one
+/// another (or nobody measured it), 1 where the drive does one of the two at a time.
+double drive_share(const Nvme& drive);
+
 // --- the CPU ------------------------------------------------------------------------------------------------------
 
 /// Linear between points, from 0 at 0 threads; constant beyond the last. REQUIRES: ascending threads, not empty.

@@ -5,8 +5,8 @@
 namespace penstock::sim {
 
 const char* resource_name(int resource) {
-  static constexpr const char* kNames[kResources] = {"link h2d", "link d2h",  "dram",       "hbm",
-                                                     "cores",    "nvme read", "nvme write", "cpu traffic"};
+  static constexpr const char* kNames[kResources] = {"link h2d", "link d2h", "dram",       "hbm",
+                                                     "cores",    "nvme",     "cpu traffic"};
   return kNames[resource];
 }
 

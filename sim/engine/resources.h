@@ -18,11 +18,10 @@ enum Resource : int {
   kDram,        // bytes/s, reads and writes together
   kHbm,         // bytes/s
   kCores,       // cores
-  kNvmeRead,    // bytes/s
-  kNvmeWrite,   // bytes/s
+  kNvme,        // share of the drive's time, 1 in all
   kCpuTraffic,  // bytes/s of DRAM that CPU threads get beside the copies that are active
 };
-inline constexpr int kResources = 8;
+inline constexpr int kResources = 7;
 const char* resource_name(int resource);
 
 /// One figure per resource: a capacity, or what one op uses of it per second at solo speed.
@@ -30,7 +29,7 @@ using ResourceVector = std::array<double, kResources>;
 
 inline constexpr double kUnlimited = std::numeric_limits<double>::infinity();
 inline constexpr ResourceVector unlimited_resources() {
-  return {kUnlimited, kUnlimited, kUnlimited, kUnlimited, kUnlimited, kUnlimited, kUnlimited, kUnlimited};
+  return {kUnlimited, kUnlimited, kUnlimited, kUnlimited, kUnlimited, kUnlimited, kUnlimited};
 }
 
 /// Which classes of traffic are active: their set decides the capacities.

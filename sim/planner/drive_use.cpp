@@ -6,12 +6,18 @@
 #include <nlohmann/json.hpp>
 
 #include "shared/error.h"
+#include "shared/ir/drive_alignment.h"
 #include "shared/ir/memory.h"
 #include "shared/units.h"
 #include "sim/planner/candidate_text.h"
 
 namespace penstock::sim {
 namespace {
+
+constexpr double kSecondsPerDay = 86400;
+
+/// Drives are rated in them.
+std::string terabytes(double bytes) { return fmt::format("{:.3g} TB", bytes * 1e-12); }
 
 /// "moments 33.80 MiB, master 8.45 MiB"
 std::string on_drive(const Schedule& schedule) {
@@ -55,23 +61,55 @@ std::string without_drive(Scenario scenario) {
 
 }  // namespace
 
-std::string drive_use(const Schedule& schedule) {
-  const std::string kept = on_drive(schedule);
-  return kept.empty() ? kept
-                      : fmt::format("it keeps {} on NVMe, and {} (on --backend host memory stands in for one)", kept,
-                                    kDriveIsSimulated);
+DriveUse drive_use(const Schedule& schedule) {
+  DriveUse use;
+  use.kept = on_drive(schedule);
+  for (const Op& op : schedule.ops) {
+    const LaneKind kind = schedule.lanes[static_cast<std::size_t>(op.lane)].kind;
+    if (kind == LaneKind::nvme_read) use.read_bytes += padded_for_drive(op.reads.front().bytes);
+    if (kind == LaneKind::nvme_write) use.written_bytes += padded_for_drive(op.writes.front().bytes);
+  }
+  return use;
 }
 
-std::string simulated_only(const Schedule& schedule, const Scenario& scenario, bool is_from_file) {
-  const std::string use = drive_use(schedule);
-  if (use.empty()) return use;
-  return use + "; " +
-         (is_from_file ? std::string("plan it without one, with machine.nvme = \"0 B\"") : without_drive(scenario));
+double written_bytes_per_day(const DriveUse& use, double step_seconds) {
+  return step_seconds > 0 ? static_cast<double>(use.written_bytes) / step_seconds * kSecondsPerDay : 0;
 }
 
-void put_executable(nlohmann::ordered_json& json, const std::string& simulated_only) {
-  json["executable"] = simulated_only.empty();
-  if (!simulated_only.empty()) json["simulated_only"] = simulated_only;
+double endurance_days(const DriveUse& use, const Nvme& drive, double step_seconds) {
+  const double per_day = written_bytes_per_day(use, step_seconds);
+  return per_day > 0 ? drive.endurance_bytes / per_day : 0;
+}
+
+std::string drive_text(const Schedule& schedule, const Nvme& drive, double step_seconds) {
+  const DriveUse use = drive_use(schedule);
+  if (use.kept.empty()) return "";
+  std::string text = fmt::format("NVMe: keeps {}; a step reads {} and writes {}", use.kept,
+                                 format_bytes(static_cast<double>(use.read_bytes)),
+                                 format_bytes(static_cast<double>(use.written_bytes)));
+  if (const double day = written_bytes_per_day(use, step_seconds); day > 0)
+    text += fmt::format(": {} a day", terabytes(day));
+  if (const double days = endurance_days(use, drive, step_seconds); days > 0)
+    text += fmt::format(", {:.3g} days until the rated {}", days, terabytes(drive.endurance_bytes));
+  return text;
+}
+
+void put_drive(nlohmann::ordered_json& json, const Schedule& schedule, const Nvme& drive, double step_seconds) {
+  const DriveUse use = drive_use(schedule);
+  if (use.kept.empty()) return;
+  nlohmann::ordered_json& nvme = json["nvme"] = {
+      {"kept", use.kept}, {"read_bytes_per_step", use.read_bytes}, {"written_bytes_per_step", use.written_bytes}};
+  if (step_seconds <= 0) return;
+  nvme["written_bytes_per_day"] = written_bytes_per_day(use, step_seconds);
+  if (drive.endurance_bytes <= 0) return;
+  nvme["endurance_bytes"] = drive.endurance_bytes;
+  if (const double days = endurance_days(use, drive, step_seconds); days > 0) nvme["endurance_days"] = days;
+}
+
+std::string needs_drive(const Schedule& schedule, const Scenario& scenario, bool is_from_file) {
+  return fmt::format(
+      "keeps {} on NVMe: name a folder on the drive, as machine.nvme_path = \"/mnt/drive\"; {}", on_drive(schedule),
+      is_from_file ? std::string("or plan it without a drive, with machine.nvme = \"0 B\"") : without_drive(scenario));
 }
 
 }  // namespace penstock::sim

@@ -191,8 +191,7 @@ class Remedies {
     attempt_policy("activation_slots", kLessAhead, [](auto& p) { p.activation_slots = 1; });
     attempt_policy("optimizer_place", "the CPU updates", [](auto& p) { p.optimizer_place = OptimizerPlace::host; });
     if (scenario_.machine.nvme.bytes > 0)
-      attempt_policy("nvme_states", "the drive is written in every step; simulated only",
-                     [](auto& p) { p.nvme_states = -1; });
+      attempt_policy("nvme_states", "the drive is written in every step", [](auto& p) { p.nvme_states = -1; });
   }
 
   void smaller_chunks() {

@@ -21,6 +21,11 @@ std::string value_text(const TomlValue& value) {
   if (const auto* text = std::get_if<std::string>(&value.value)) return toml_quoted(*text);
   if (const auto* flag = std::get_if<bool>(&value.value)) return *flag ? "true" : "false";
   if (const auto* number = std::get_if<std::int64_t>(&value.value)) return fmt::format("{}", *number);
+  if (const auto* list = std::get_if<std::vector<std::string>>(&value.value)) {
+    std::string texts;
+    for (const std::string& text : *list) texts += (texts.empty() ? "" : ", ") + toml_quoted(text);
+    return "[" + texts + "]";
+  }
   return toml_number(std::get<double>(value.value));
 }
 
@@ -29,7 +34,7 @@ constexpr std::pair<std::string_view, CatalogueKind> kCatalogueKeys[] = {
     {"model.config", CatalogueKind::model},        {"machine.hardware", CatalogueKind::hardware},
     {"machine.card", CatalogueKind::card},         {"machine.host", CatalogueKind::host},
     {"machine.software", CatalogueKind::software}, {"cost.prices", CatalogueKind::prices}};
-constexpr std::string_view kOtherPaths[] = {"machine.profile", "run.data", "run.weights"};
+constexpr std::string_view kOtherPaths[] = {"machine.profile", "machine.nvme_path", "run.data", "run.weights"};
 
 /// Whether the value is a name that means the same wherever the scenario lies. Cards and hosts go by many names.
 bool is_catalogue_name(const std::string& key, const std::string& text, const fs::path& found, const fs::path& target) {
@@ -52,6 +57,12 @@ bool is_path(const std::string& key) {
 
 /// A path of `source` (or of the command line) as `target` must write it.
 std::string path_text(const std::string& key, const TomlValue& value, const fs::path& source, const fs::path& target) {
+  if (const auto* list = std::get_if<std::vector<std::string>>(&value.value)) {
+    std::string paths;
+    for (const std::string& each : *list)
+      paths += (paths.empty() ? "" : ", ") + path_text(key, {each, value.place}, source, target);
+    return "[" + paths + "]";
+  }
   const auto* text = std::get_if<std::string>(&value.value);
   if (text == nullptr || text->empty() || fs::path(*text).is_absolute()) return value_text(value);
   std::error_code ignored;

@@ -276,8 +276,9 @@ class BoundCounter {
       bound_.link = together + std::max(0.0, (up - together * up_duplex) / most[kLinkH2d]) +
                     std::max(0.0, (down - together * down_duplex) / most[kLinkD2h]);
     }
-    bound_.nvme_read = nvme_read / most[kNvmeRead];
-    bound_.nvme_write = nvme_write / most[kNvmeWrite];
+    const Nvme& drive = machine_.nvme;
+    if (drive.read_bytes_per_second > 0) bound_.nvme_read = nvme_read / drive.read_bytes_per_second;
+    if (drive.write_bytes_per_second > 0) bound_.nvme_write = nvme_write / drive.write_bytes_per_second;
     const double per_copied_byte = machine_.gpu.is_host ? 2 : 1;
     bound_.dram = (dram_bytes_ + nvme_read + nvme_write + per_copied_byte * (up + down)) / most[kDram];
     return bound_;

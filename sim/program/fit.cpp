@@ -41,7 +41,6 @@ int fit(const FitOptions& options) {
   const SystemVerdict verdict = options.ours ? SystemVerdict{} : system_of(scenario, memory);
   const std::optional<SystemMemory>& system = verdict.memory;
   const std::string system_excess = system ? excess_text(*system) : "";
-  const std::string only = simulated_only(schedule, scenario);
   std::vector<Remedy> remedies;
   if (!excess.empty()) remedies = find_remedies(asked);
   if (options.json) {
@@ -56,14 +55,16 @@ int fit(const FitOptions& options) {
                                      {"would_fit", remedies_json(remedies)}};
     if (system) result["system"] = system_json(*system);
     if (!verdict.left_out.empty()) result["system_left_out"] = verdict.left_out;
-    put_executable(result, only);
+    result["executable"] = true;
+    put_drive(result, schedule, scenario.machine.nvme, 0);
     fmt::print("{}", json_text(result));
   } else {
     fmt::print("{}: {}, policy {}, on {}\n{}\n{}\n{}", scenario.name, schedule.model.name, schedule.policy,
                scenario.machine.name, planned, memory_text(memory, scenario.machine), contents_text(memory));
     if (system) fmt::print("\n{}", system_text(*system));
     if (excess.empty()) fmt::print("\n{}\n", fits_text(verdict, system_excess));
-    if (!only.empty()) fmt::print("Simulated only: {}.\n", only);
+    if (const std::string drive = drive_text(schedule, scenario.machine.nvme, 0); !drive.empty())
+      fmt::print("{}\n", drive);
   }
   if (excess.empty() && system_excess.empty()) return kExitDone;
   std::fflush(stdout);

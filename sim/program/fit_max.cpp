@@ -7,7 +7,6 @@
 #include "shared/model/sequence_limits.h"
 #include "shared/units.h"
 #include "sim/front_desk.h"
-#include "sim/planner/drive_use.h"
 #include "sim/planner/largest.h"
 #include "sim/planner/progress.h"
 #include "sim/program/commands.h"
@@ -110,8 +109,6 @@ int fit_max(const FitOptions& options) {
       "{}\nEach column changes one thing of the scenario: the number of decoder layers; the length of one sequence per "
       "step;\nthe sequences per step, in micro-batches of {}. Presets have their own numerics.\n{}",
       table_text(table), scenario.micro_batch, window_text(scenario.model.config));
-  if (machine.nvme.bytes > 0)
-    fmt::print("What needs NVMe is simulated only: {}; machine.nvme = \"0 B\" counts without it.\n", kDriveIsSimulated);
   return kExitDone;
 }
 

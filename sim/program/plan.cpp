@@ -28,7 +28,6 @@ int plan(const PlanOptions& options) {
                                  does_not_fit_text(scenario, excess), remedies_text(find_remedies(asked))));
   write_schedule(schedule, options.output);
   const std::string hash = schedule_hash(schedule);
-  const std::string only = simulated_only(schedule, scenario);
   if (options.json) {
     nlohmann::ordered_json result = {{"format", "penstock-plan/1"},
                                      {"scenario", scenario.name},
@@ -44,7 +43,8 @@ int plan(const PlanOptions& options) {
                                      {"tokens_per_step", schedule.tokens_per_step()},
                                      {"fits", excess.empty()},
                                      {"memory", memory_json(memory, scenario.machine)}};
-    put_executable(result, only);
+    result["executable"] = true;
+    put_drive(result, schedule, scenario.machine.nvme, 0);
     fmt::print("{}", json_text(result));
     return kExitDone;
   }
@@ -57,7 +57,8 @@ int plan(const PlanOptions& options) {
       "proved: no deadlock, no race, every gradient counted once, every value the one that its reader expects\n\n");
   fmt::print("{}", memory_text(memory, scenario.machine));
   if (!excess.empty()) fmt::print("\nDOES NOT FIT: {}\n", excess);
-  if (!only.empty()) fmt::print("\nSimulated only: {}.\n", only);
+  if (const std::string drive = drive_text(schedule, scenario.machine.nvme, 0); !drive.empty())
+    fmt::print("\n{}\n", drive);
   fmt::print("\nwritten to {}\n", options.output.string());
   return kExitDone;
 }

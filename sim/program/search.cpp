@@ -263,7 +263,6 @@ int search_command(const SearchCommandOptions& command) {
                                                         result.best.front().candidate));
     files += fmt::format("scenario written to {}\n", command.scenario_out.string());
   }
-  const std::string only = simulated_only(found.schedule, found.scenario);
   const std::optional<Bill> bill = make_bill(scenario.cost, prices, scenario.machine, found.schedule.tokens_per_step(),
                                              found.prediction.step_seconds, step_error_range(scenario.machine));
   if (!command.html.empty()) {
@@ -276,7 +275,8 @@ int search_command(const SearchCommandOptions& command) {
   if (command.json) {
     ordered_json json = search_json(found, result, options);
     if (bill) json["cost"] = bill_json(*bill);
-    put_executable(json, only);
+    json["executable"] = true;
+    put_drive(json, found.schedule, scenario.machine.nvme, found.prediction.step_seconds);
     fmt::print("{}", json_text(json));
     return kExitDone;
   }
@@ -296,7 +296,8 @@ int search_command(const SearchCommandOptions& command) {
   if (options.front)
     fmt::print("{}\n{}\n", front_text(found, result.by_dram, "DRAM"), front_text(found, result.by_hbm, "HBM"));
   fmt::print("{}", effort_text(result, options));
-  if (!only.empty()) fmt::print("\nSimulated only: {}.\n", only);
+  const std::string drive = drive_text(found.schedule, scenario.machine.nvme, prediction.step_seconds);
+  if (!drive.empty()) fmt::print("\n{}\n", drive);
   if (!files.empty()) fmt::print("\n{}", files);
   return kExitDone;
 }

@@ -22,7 +22,6 @@
 #include "sim/money/bill.h"
 #include "sim/planner/candidate_text.h"
 #include "sim/planner/catalogue.h"
-#include "sim/planner/drive_use.h"
 #include "sim/planner/evaluator.h"
 #include "sim/planner/progress.h"
 #include "sim/planner/search.h"
@@ -47,9 +46,7 @@ struct Verdict {
   double tokens_per_second = 0;
   double bound_tokens_per_second = 0;  // at the matmul rate
   std::string plan, shortage;
-  std::string binding;         // what bounds the plan
-  std::string simulated_only;  // why penstock-exec does not run it; empty: it does
-
+  std::string binding;       // what bounds the plan
   ErrorRange error;          // of the prediction, by the machine's file
   std::optional<Bill> bill;  // of --tokens, where it fits
 
@@ -83,7 +80,7 @@ class Shop {
     StatusLine status(head + "planning");
     Scenario scenario = scenario_;
     scenario.machine = machine;
-    Verdict verdict{name, price, false, 0, bound(scenario), {}, {}, {}, {}, step_error_range(machine), {}};
+    Verdict verdict{name, price, false, 0, bound(scenario), {}, {}, {}, step_error_range(machine), {}};
     SearchOptions options;
     options.tolerance = 0.003;
     options.front = false;
@@ -102,7 +99,6 @@ class Shop {
     scenario.micro_batch = best.candidate.micro_batch;
     scenario.policy = best.candidate.parameters;
     const Schedule schedule = make_schedule(scenario.policy_input());
-    verdict.simulated_only = drive_use(schedule);
     verdict.bill = bill(machine, price, schedule.tokens_per_step(), best.step_seconds);
     verdict.binding = simulate(schedule, machine, {64, false, false}).bounds.binding;
     return verdict;
@@ -214,16 +210,6 @@ std::vector<std::pair<std::string, std::optional<Bill>>> bills_of(const std::vec
   return bills;
 }
 
-/// Which of the plans nobody can run yet.
-std::string simulated_only_text(const std::vector<Verdict>& verdicts) {
-  std::string names;
-  for (const Verdict& verdict : verdicts)
-    if (!verdict.simulated_only.empty()) names += (names.empty() ? "" : ", ") + verdict.name;
-  if (names.empty()) return "";
-  return fmt::format("Simulated only, for their plans keep something on NVMe, and {}:\n  {}\n", kDriveIsSimulated,
-                     names);
-}
-
 ordered_json verdict_json(const Verdict& verdict) {
   ordered_json json = {{"machine", verdict.name},
                        {"euros", verdict.price.euros},
@@ -236,7 +222,7 @@ ordered_json verdict_json(const Verdict& verdict) {
     json["tokens_per_second_at_least"] = verdict.sure();
     json["plan"] = verdict.plan;
     if (verdict.bill) json["cost"] = bill_json(*verdict.bill);
-    put_executable(json, verdict.simulated_only);
+    json["executable"] = true;
   } else {
     json["shortage"] = verdict.shortage;
   }
@@ -362,7 +348,6 @@ int shop(const ShopOptions& options) {
   }
   fmt::print("{}\n\n{}\n", workload, verdicts_text(verdicts));
   if (const std::string bills = bills_text(bills_of(verdicts)); !bills.empty()) fmt::print("{}\n", bills);
-  if (const std::string only = simulated_only_text(verdicts); !only.empty()) fmt::print("{}\n", only);
   fmt::print("{}: {} for {} EUR\n  {}\n\n{}",
              options.budget              ? "fastest for the money"
              : options.tokens_per_second ? "cheapest that does it"

@@ -201,7 +201,6 @@ int simulate_command(const SimulateCommandOptions& options) {
   }
   prediction.timeline.scenario = scenario.name;
   prediction.timeline.machine = scenario.machine.name;
-  const std::string only = simulated_only(schedule, scenario, !options.schedule.empty());
   const std::optional<Bill> bill = make_bill(scenario.cost, prices, scenario.machine, schedule.tokens_per_step(),
                                              prediction.step_seconds, step_error_range(scenario.machine));
   std::string files = write_files(options, schedule, prediction.timeline, beside);
@@ -213,7 +212,8 @@ int simulate_command(const SimulateCommandOptions& options) {
   }
   if (options.json) {
     ordered_json result = prediction_json(scenario, schedule, prediction, memory, bill);
-    put_executable(result, only);
+    result["executable"] = true;
+    put_drive(result, schedule, scenario.machine.nvme, prediction.step_seconds);
     fmt::print("{}", json_text(result));
     return kExitDone;
   }
@@ -224,7 +224,8 @@ int simulate_command(const SimulateCommandOptions& options) {
   fmt::print("\n{}{}\n{}\n{}", step_text(schedule, prediction, step_error_range(scenario.machine)), bill_text(bill),
              stalls_and_lanes_text(schedule, prediction), memory_text(memory, scenario.machine));
   if (!excess.empty()) fmt::print("\nDOES NOT FIT: {}\n", excess);
-  if (!only.empty()) fmt::print("\nSimulated only: {}.\n", only);
+  const std::string drive = drive_text(schedule, scenario.machine.nvme, prediction.step_seconds);
+  if (!drive.empty()) fmt::print("\n{}\n", drive);
   if (!files.empty()) fmt::print("\n{}", files);
   return kExitDone;
 }

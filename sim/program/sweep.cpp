@@ -71,7 +71,6 @@ Axis parse_axis(const std::string& text) {
 }
 
 const std::string kStopped = "not predicted: the sweep was stopped";
-const std::string kOnDrive = "simulated only: something is on NVMe";
 
 struct Row {
   std::vector<std::string> values;  // one per axis
@@ -81,7 +80,7 @@ struct Row {
   ErrorRange error;  // of the prediction
   double busy = 0;   // share of the step in which compute is
   std::string binding, plan;
-  std::string simulated_only;  // why penstock-exec does not run it; empty: it does
+  DriveUse drive;
   ArenaBytes arenas;
 };
 
@@ -113,7 +112,7 @@ void predict(const Scenario& scenario, Row& row) {
     return;
   }
   const Schedule schedule = make_schedule(input);
-  row.simulated_only = simulated_only(schedule, scenario);
+  row.drive = drive_use(schedule);
   const Prediction prediction = simulate(schedule, scenario.machine, {64, false, false});
   row.step_seconds = prediction.step_seconds;
   row.tokens_per_second = prediction.tokens_per_second;
@@ -180,7 +179,11 @@ std::vector<std::string> cells(const Row& row, bool units) {
   result.push_back(row.binding);
   result.push_back(size(row.arenas.hbm));
   result.push_back(size(row.arenas.dram));
-  result.push_back(row.plan + (row.simulated_only.empty() ? "" : row.plan.empty() ? kOnDrive : "; " + kOnDrive));
+  const std::string written =
+      row.drive.kept.empty()
+          ? ""
+          : fmt::format("NVMe: {:.3g} TB written a day", written_bytes_per_day(row.drive, row.step_seconds) * 1e-12);
+  result.push_back(row.plan + (row.plan.empty() || written.empty() ? "" : "; ") + written);
   return result;
 }
 
@@ -243,7 +246,8 @@ ordered_json json(const std::vector<Axis>& axes, const std::vector<Row>& rows) {
       entry["compute_busy_share"] = row.busy;
       entry["binding"] = row.binding;
       if (!row.plan.empty()) entry["plan"] = row.plan;
-      put_executable(entry, row.simulated_only);
+      entry["executable"] = true;
+      if (!row.drive.kept.empty()) entry["nvme_written_bytes_per_step"] = row.drive.written_bytes;
     }
     entry["hbm_bytes"] = row.arenas.hbm;
     entry["dram_bytes"] = row.arenas.dram;

@@ -85,8 +85,6 @@ Row sweep_row(const ordered_json& row) {
   cells.cells.push_back(has_memory ? cell_of(row, "hbm_bytes", format_bytes) : Cell{});
   cells.cells.push_back(has_memory ? cell_of(row, "dram_bytes", format_bytes) : Cell{});
   std::string remarks = row.value("problem", row.value("plan", ""));
-  if (row.contains("simulated_only"))
-    remarks += (remarks.empty() ? "" : "; ") + row.at("simulated_only").get<std::string>();
   cells.cells.push_back(text_cell(remarks));
   return cells;
 }
@@ -174,7 +172,6 @@ ReportTable machines_table(const ordered_json& result) {
     row.cells.push_back(fits ? Cell{amount(share), share, {}} : Cell{});
     row.cells.push_back(cell_of(machine, "bound_tokens_per_second", amount));
     std::string plan = fits ? machine.value("plan", "") : machine.value("shortage", "");
-    if (machine.contains("simulated_only")) plan += "; " + machine.at("simulated_only").get<std::string>();
     row.cells.push_back(text_cell(plan));
     row.cells.push_back(text_cell(source_of(machine)));
     if (has_cost) add_cost(row, machine);

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <utility>
 
+#include "shared/ir/drive_alignment.h"
 #include "shared/ir/schedule_json.h"
 #include "tests/shared/policy/small_models.h"
 #include "tests/sim/profile_machine.h"
@@ -111,7 +112,8 @@ TEST(Simulate, ASecondSlotReadsTheNextLayerWhileOneIsWritten) {
   in.parameters.optimizer_time = OptimizerTime::end;
   in.parameters.nvme_states = 5;
   Machine machine = small_machine();
-  const double bytes = 10 * static_cast<double>(in.model.layers[1].state_elements);
+  const std::int64_t n = in.model.layers[1].state_elements;
+  const auto bytes = static_cast<double>(padded_for_drive(2 * n) + 2 * padded_for_drive(4 * n));
   machine.nvme = {std::int64_t{1} << 40, bytes, bytes / 2, 0};
   double step[3];
   for (const int slots : {1, 2}) {

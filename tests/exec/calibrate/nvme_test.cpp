@@ -7,6 +7,7 @@
 #include <sys/statfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <string>
 
 #include "shared/error.h"
@@ -34,25 +35,32 @@ bool does_direct_io(const std::filesystem::path& folder) {
   return file >= 0;
 }
 
-TEST(RateOfBlocks, MedianOfSlicesAfterTheFirstBlocksInFlight) {
-  // Two in flight, sorted ends 5 6 | 7 8 | 12 13 | 14 16 | 17: slices of two blocks from the end of the second one take
-  // 8 - 6 = 2, 13 - 8 = 5, 16 - 13 = 3 seconds; the last block fills no slice. 2 x 30 bytes in the median of 3 s.
-  const MeasuredRate rate = rate_of_blocks({6, 5, 8, 7, 13, 12, 14, 17, 16}, 30, 2, 2);
-  EXPECT_DOUBLE_EQ(rate.per_second, 20);
-  EXPECT_DOUBLE_EQ(rate.spread, 1);  // of three, the middle half is all: (5 - 2) / 3
+TEST(SustainedRate, IsThatOfTheLastQuarter) {
+  // The first eighth takes 1 s a copy, the last quarter 4: 100 bytes in 4 s, a quarter of what it was at first.
+  const Sustained sustained = sustained_rate({1, 1, 1, 2, 2, 3, 4, 4}, 100);
+  EXPECT_DOUBLE_EQ(sustained.per_second, 25);
+  EXPECT_DOUBLE_EQ(sustained.first, 4);
 }
+
+const NvmeEffort kShort{.point_seconds = 0, .both_seconds = 0.1, .sustained_seconds = 0.1, .most_bytes = 512 << 20};
 
 TEST(MeasureNvme, HasEveryFigureAndLeavesNothingBehind) {
   const TemporaryFolder folder;
   if (!does_direct_io(folder.path())) GTEST_SKIP() << "the file system of " << folder.path() << " does no direct I/O";
   if (std::filesystem::space(folder.path()).available < (std::uintmax_t{1} << 30))
     GTEST_SKIP() << folder.path() << " has less than 1 GiB free";
-  const MeasuredNvme measured = measure_nvme(folder.path());
+  const MeasuredNvme measured = measure_nvme(folder.path(), kShort);
   const Nvme& drive = measured.drive;
   EXPECT_GE(drive.bytes, std::int64_t{1} << 30);
   EXPECT_LE(drive.bytes, static_cast<std::int64_t>(std::filesystem::space(folder.path()).capacity));
   EXPECT_GT(drive.write_bytes_per_second, 0);
   EXPECT_GT(drive.latency_seconds, 0);
+  EXPECT_GT(drive.both_read_bytes_per_second, 0);
+  EXPECT_GT(drive.both_write_bytes_per_second, 0);
+  ASSERT_EQ(drive.points.size(), 12u);
+  EXPECT_TRUE(std::any_of(drive.points.begin(), drive.points.end(), [&](const NvmePoint& point) {
+    return point.transfer_bytes == drive.transfer_bytes && point.depth == drive.depth;
+  }));
   // Pages one by one are no faster than blocks, several in flight.
   EXPECT_GT(drive.read_bytes_per_second, 4096 / drive.latency_seconds);
   for (const char* figure : {"nvme read", "nvme write", "nvme latency"})

@@ -2,10 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "exec/host/backend.h"
+#include "exec/memory/host_memory.h"
+#include "exec/runtime/bind.h"
 #include "exec/training/training.h"
 #include "shared/ir/checker.h"
 #include "tests/shared/policy/small_models.h"
@@ -25,22 +29,35 @@ inline TokenShape token_shape(const PolicyInput& in) {
   return {in.sequences, in.sequence_length, in.model.config.vocabulary};
 }
 
+inline std::int64_t bytes_on_drive(const Schedule& schedule) {
+  const std::vector<std::int64_t> bytes = arena_bytes(schedule);
+  for (std::size_t tier = 0; tier < bytes.size(); ++tier)
+    if (schedule.tiers[tier].kind == TierKind::nvme) return bytes[tier];
+  return 0;
+}
+
 /// Keeps a schedule, a backend and the training over them together.
 class SmallRun {
  public:
-  explicit SmallRun(const PolicyInput& in, std::uint64_t seed = 7)
+  using MakeDrive = std::function<std::unique_ptr<Memory>(std::int64_t bytes)>;
+
+  /// Without `make_drive` memory stands in for a drive: what is tested then are schedules.
+  explicit SmallRun(const PolicyInput& in, std::uint64_t seed = 7, const MakeDrive& make_drive = {})
       : model_(in.model),
         schedule_(make_schedule(in)),
         backend_(make_host_backend({})),
         tokens_(random_tokens(token_shape(in), seed)) {
     require_valid(schedule_);
-    training_ = std::make_unique<Training>(schedule_, model_, *backend_);
+    const std::int64_t bytes = bytes_on_drive(schedule_);
+    std::unique_ptr<Memory> drive = make_drive ? make_drive(bytes) : std::make_unique<HostMemory>(bytes, "drive");
+    training_ = std::make_unique<Training>(schedule_, model_, *backend_, std::move(drive));
   }
 
   Training& training() { return *training_; }
   const Schedule& schedule() const { return schedule_; }
   const Model& model() const { return model_; }
   Backend& backend() { return *backend_; }
+  Memory& memory(const Buffer& buffer) { return *training_->memories()[static_cast<std::size_t>(buffer.tier)]; }
   RunBits& bits() { return bits_; }
 
   TrainingOptions options(int steps) {

@@ -5,6 +5,7 @@
 
 #include "shared/error.h"
 #include "sim/cost/bounds.h"
+#include "sim/cost/rates.h"
 #include "tests/shared/policy/small_models.h"
 #include "tests/shared/timeline/tiny_schedule.h"
 
@@ -186,10 +187,33 @@ TEST(CostModel, NvmeNeedsADrive) {
   }
   tiny.machine.nvme = {1 << 20, 4, 2, 0.25};
   const OpCost cost = tiny.cost(read);
-  EXPECT_DOUBLE_EQ(cost.fluid_seconds, 25);
-  EXPECT_DOUBLE_EQ(cost.demand[kNvmeRead], 4);
-  EXPECT_DOUBLE_EQ(cost.demand[kDram], 4);
+  EXPECT_DOUBLE_EQ(cost.fluid_seconds, 1024);  // a whole block of 4096 bytes
+  EXPECT_DOUBLE_EQ(cost.demand[kNvme], 0.5);
+  EXPECT_DOUBLE_EQ(cost.demand[kDram], 8);  // with the checksums' pass
   EXPECT_DOUBLE_EQ(cost.latency_seconds, 0.26);
+  // Reads at 3 of 4 and writes at 1 of 2 together, 5/4 of their speeds alone: each takes 4/5 of the drive's time.
+  tiny.machine.nvme.both_read_bytes_per_second = 3;
+  tiny.machine.nvme.both_write_bytes_per_second = 1;
+  EXPECT_DOUBLE_EQ(tiny.cost(read).demand[kNvme], 0.8);
+  // No less than time by turns.
+  tiny.machine.nvme.both_write_bytes_per_second = 0.1;
+  EXPECT_DOUBLE_EQ(tiny.cost(read).demand[kNvme], 1);
+}
+
+// A copy of three transfers has three in flight, half way between two and four of them.
+TEST(DriveRate, AShortCopyHasFewerTransfersInFlight) {
+  Nvme drive;
+  drive.read_bytes_per_second = 100;
+  drive.write_bytes_per_second = 80;
+  EXPECT_EQ(drive_rate(drive, true, 8192), 100);  // nothing is known of transfers
+  drive.transfer_bytes = 4096;
+  drive.depth = 8;
+  drive.points = {{4096, 2, 40, 30}, {4096, 4, 60, 50}, {4096, 8, 100, 80}, {8192, 2, 90, 70}};
+  EXPECT_DOUBLE_EQ(drive_rate(drive, true, 3 * 4096), 50);
+  EXPECT_DOUBLE_EQ(drive_rate(drive, false, 3 * 4096 - 100), 40);
+  EXPECT_DOUBLE_EQ(drive_rate(drive, true, 4096), 20);  // from none at all
+  EXPECT_DOUBLE_EQ(drive_rate(drive, true, 8 * 4096), 100);
+  EXPECT_DOUBLE_EQ(drive_rate(drive, true, 1e9), 100);
 }
 
 // --- capacities
