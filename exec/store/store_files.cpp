@@ -165,7 +165,7 @@ void StoreFiles::take(const StorePlace& place, std::size_t index, std::int64_t b
     if (header.empty())
       refuse(place, folder, fmt::format("{} in it is not a store of penstock-exec; move it away", kStoreName));
     const std::string whose =
-        fmt::format("was left by process {}, which was killed; its states began as {} and are of no checkpoint",
+        fmt::format("was left by process {}, which did not end by itself; its states began as {} and are of no checkpoint",
                     line_of(header, "process"), line_of(header, "from"));
     if (const std::string other = line_of(header, "schedule"); other != place.schedule)
       refuse(place, folder,
