@@ -46,7 +46,8 @@ void require_drive_path(const Schedule& schedule, const Scenario& scenario, cons
                                schedule.policy, sim::needs_drive(schedule, scenario, !file.empty())));
 }
 
-std::unique_ptr<BlockStore> open_drive(const Schedule& schedule, const Scenario& scenario, const std::string& from) {
+std::unique_ptr<BlockStore> open_drive(const Schedule& schedule, const Scenario& scenario, const std::string& from,
+                                       bool resumed) {
   const int tier = drive_tier(schedule);
   if (tier < 0) return nullptr;
   const Nvme& drive = scenario.machine.nvme;
@@ -59,6 +60,7 @@ std::unique_ptr<BlockStore> open_drive(const Schedule& schedule, const Scenario&
   place.folders = scenario.nvme_paths;
   place.schedule = schedule_hash(schedule);
   place.from = from;
+  place.resumed = resumed;
   auto store = std::make_unique<BlockStore>(place, std::move(shape), make_io_queue(depth), make_io_queue(depth));
   for (const std::string& note : store->notes()) tell(fmt::format("penstock-exec: note: {}\n", note));
   return store;

@@ -21,7 +21,9 @@ std::int64_t drive_room(const Scenario& scenario);
 void require_drive_path(const Schedule& schedule, const Scenario& scenario, const std::filesystem::path& file);
 
 /// A store for what the schedule keeps on NVMe, nullptr if nothing is. `from`: what its states will begin as, for whoever
-/// finds it after a crash. Says on standard error what it found there. Throws as StoreFiles does.
-std::unique_ptr<BlockStore> open_drive(const Schedule& schedule, const Scenario& scenario, const std::string& from);
+/// finds it after a crash; `resumed`: a checkpoint. Says on standard error what it found there. Throws as StoreFiles
+/// does.
+std::unique_ptr<BlockStore> open_drive(const Schedule& schedule, const Scenario& scenario, const std::string& from,
+                                       bool resumed);
 
 }  // namespace penstock::exec

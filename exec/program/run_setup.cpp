@@ -152,7 +152,7 @@ RunSetup prepare_run(const RunCommandOptions& options, StatusLine& status) {
     resume(std::move(checkpoint), options.resume, allowed, setup);
   }
   setup.weights = setup.states->describe();
-  setup.drive = open_drive(setup.schedule, scenario, states_text(setup));
+  setup.drive = open_drive(setup.schedule, scenario, states_text(setup), setup.resumed.has_value());
   setup.store = setup.drive.get();
   begin_resident_peak();
   status.clear();

@@ -90,7 +90,6 @@ class BlockStore : public Memory {
   Way reader_, writer_;
   std::vector<std::uint32_t> checksums_;  // by block; 0: never written
   std::mutex partly_;                     // reads a block, changes a part of it and writes it
-  bool is_pinned_ = false;
   std::atomic<std::int64_t> read_bytes_{0}, written_bytes_{0};
 };
 

@@ -164,10 +164,10 @@ void StoreFiles::take(const StorePlace& place, std::size_t index, std::int64_t b
     const std::string header = read_header(file);
     if (header.empty())
       refuse(place, folder, fmt::format("{} in it is not a store of penstock-exec; move it away", kStoreName));
-    const std::string whose =
-        fmt::format("was left by process {}, which did not end by itself; its states began as {} and are of no checkpoint",
-                    line_of(header, "process"), line_of(header, "from"));
-    if (const std::string other = line_of(header, "schedule"); other != place.schedule)
+    const std::string whose = fmt::format(
+        "was left by process {}, which did not end by itself; its states began as {} and are of no checkpoint",
+        line_of(header, "process"), line_of(header, "from"));
+    if (const std::string other = line_of(header, "schedule"); other != place.schedule && !place.resumed)
       refuse(place, folder,
              fmt::format("{} in it is of another schedule ({}, this one is {}); it {}: remove it, or name another "
                          "folder",

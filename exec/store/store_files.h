@@ -25,7 +25,8 @@ inline constexpr std::int64_t kDataOffset = std::int64_t{1} << 20;  // so that t
 struct StorePlace {
   std::vector<std::filesystem::path> folders;
   std::string key = "machine.nvme_path";  // where they were given, in messages
-  std::string schedule;                   // hash; another schedule's store is refused
+  std::string schedule;                   // hash; the store of another schedule is refused ...
+  bool resumed = false;                   // ... but by a run that goes on from a checkpoint: it needs nothing of it
   std::string from;                       // for people: what the states begin as
   bool named = true;                      // false: the file has no name once it is made, and goes with the process
   bool direct = true;                     // false: tests, where the file system does no direct I/O or is in memory

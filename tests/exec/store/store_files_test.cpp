@@ -123,6 +123,10 @@ TEST_F(StoreFilesTest, TheStoreOfAnotherScheduleIsRefusedAndStays) {
   EXPECT_MENTIONS(refusal(other), "is of another schedule (5f0c, this one is 77aa)");
   EXPECT_MENTIONS(refusal(other), "remove it, or name another folder");
   EXPECT_TRUE(fs::exists(file()));
+  // A run that goes on from a checkpoint needs nothing of it, and may be planned otherwise than the one before.
+  other.resumed = true;
+  const StoreFiles files(other, kBytes);
+  EXPECT_EQ(files.notes().size(), 1u);
 }
 
 TEST_F(StoreFilesTest, WhatIsFreeCountsTheStoreOfAKilledRun) {
