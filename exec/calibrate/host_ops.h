@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "exec/calibrate/calibration_ops.h"
-#include "exec/host/arena.h"
+#include "exec/memory/arena.h"
 #include "exec/host/kernel_clock.h"
 #include "exec/runtime/binding.h"
 #include "shared/scenario/scenario.h"

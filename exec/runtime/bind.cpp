@@ -47,7 +47,7 @@ class OpBinder {
     return {memories_[static_cast<std::size_t>(buffer.tier)].get(), buffer.offset_bytes + access.offset_bytes,
             access.bytes};
   }
-  std::byte* address(const Access& access, const char* operand) const {
+  std::byte* address(const Access& access, std::string_view operand) const {
     std::byte* const at = range(access).address();
     if (at == nullptr)
       fail(fmt::format("its {} lies in a tier without an address, which only copies on NVMe lanes reach", operand));

@@ -21,7 +21,7 @@ struct PredictedStep {
   const std::vector<TierMemory>& memory;
   // Lines for people; may be empty.
   std::string plan;
-  std::string warnings;  // does not fit, simulated only
+  std::string warnings;  // does not fit; or what it does to the drive
   std::string cost;      // bill_text
 };
 

@@ -33,8 +33,8 @@ class DocumentWriter {
  public:
   explicit DocumentWriter(TomlDocument& document) : document_(document) {}
 
-  void put(const std::string& table, const std::string& key,
-           const std::variant<bool, std::int64_t, double, std::string>& value, const std::string& place) {
+  void put(const std::string& table, const std::string& key, const decltype(TomlValue::value)& value,
+           const std::string& place) {
     TomlTable& found = document_.tables[table];
     if (found.place.empty()) found.place = place;
     found.values[key] = {value, place};

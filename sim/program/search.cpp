@@ -265,10 +265,11 @@ int search_command(const SearchCommandOptions& command) {
   }
   const std::optional<Bill> bill = make_bill(scenario.cost, prices, scenario.machine, found.schedule.tokens_per_step(),
                                              found.prediction.step_seconds, step_error_range(scenario.machine));
+  const std::string drive = drive_text(found.schedule, scenario.machine.nvme, found.prediction.step_seconds);
   if (!command.html.empty()) {
     write_text_file(command.html,
                     search_page({found.scenario, found.schedule, found.prediction, found.memory,
-                                 "plan: " + candidate_text(result.best.front().candidate), only, bill_text(bill)},
+                                 "plan: " + candidate_text(result.best.front().candidate), drive, bill_text(bill)},
                                 search_json(found, result, options)));
     files += fmt::format("report written to {}\n", command.html.string());
   }
@@ -296,7 +297,6 @@ int search_command(const SearchCommandOptions& command) {
   if (options.front)
     fmt::print("{}\n{}\n", front_text(found, result.by_dram, "DRAM"), front_text(found, result.by_hbm, "HBM"));
   fmt::print("{}", effort_text(result, options));
-  const std::string drive = drive_text(found.schedule, scenario.machine.nvme, prediction.step_seconds);
   if (!drive.empty()) fmt::print("\n{}\n", drive);
   if (!files.empty()) fmt::print("\n{}", files);
   return kExitDone;

@@ -203,9 +203,10 @@ int simulate_command(const SimulateCommandOptions& options) {
   prediction.timeline.machine = scenario.machine.name;
   const std::optional<Bill> bill = make_bill(scenario.cost, prices, scenario.machine, schedule.tokens_per_step(),
                                              prediction.step_seconds, step_error_range(scenario.machine));
+  const std::string drive = drive_text(schedule, scenario.machine.nvme, prediction.step_seconds);
   std::string files = write_files(options, schedule, prediction.timeline, beside);
   if (!options.html.empty()) {
-    const std::string warnings = excess.empty() ? only : "Does not fit: " + excess;
+    const std::string warnings = excess.empty() ? drive : "Does not fit: " + excess;
     write_text_file(options.html,
                     prediction_page({scenario, schedule, prediction, memory, planned, warnings, bill_text(bill)}));
     files += fmt::format("report written to {}\n", options.html.string());
@@ -224,7 +225,6 @@ int simulate_command(const SimulateCommandOptions& options) {
   fmt::print("\n{}{}\n{}\n{}", step_text(schedule, prediction, step_error_range(scenario.machine)), bill_text(bill),
              stalls_and_lanes_text(schedule, prediction), memory_text(memory, scenario.machine));
   if (!excess.empty()) fmt::print("\nDOES NOT FIT: {}\n", excess);
-  const std::string drive = drive_text(schedule, scenario.machine.nvme, prediction.step_seconds);
   if (!drive.empty()) fmt::print("\n{}\n", drive);
   if (!files.empty()) fmt::print("\n{}", files);
   return kExitDone;
