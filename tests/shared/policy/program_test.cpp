@@ -25,7 +25,7 @@ class ProgramTest : public ::testing::Test {
   }
 
   int buffer(const char* name, TierKind tier, std::int64_t bytes) {
-    return program.add_buffers(1, tier, bytes, [&] { return name; });
+    return program.add_buffers(1, tier, bytes, false, [&] { return name; });
   }
 
   static Access all(int buffer) { return {buffer, 0, 100, {}}; }
@@ -64,14 +64,14 @@ TEST_F(ProgramTest, BuffersStartAtAlignedOffsetsOfTheirTier) {
 TEST(Program, PlacesAloneEndWhereTheScheduleWould) {
   Program written(empty_schedule(), Program::Makes::schedule), placed(empty_schedule(), Program::Makes::places);
   const auto name = [] { return "x"; };
-  for (int i = 0; i < 1000; ++i) written.add_buffers(1, TierKind::dram, 300, name);
-  EXPECT_EQ(placed.add_buffers(1000, TierKind::dram, 300, name), 0);
+  for (int i = 0; i < 1000; ++i) written.add_buffers(1, TierKind::dram, 300, false, name);
+  EXPECT_EQ(placed.add_buffers(1000, TierKind::dram, 300, false, name), 0);
   EXPECT_EQ(written.arena_bytes(TierKind::dram), 999 * 512 + 300);  // 300 bytes take 512, the last one its own
   EXPECT_EQ(placed.arena_bytes(TierKind::dram), 999 * 512 + 300);
-  EXPECT_EQ(placed.add_buffers(1, TierKind::hbm, 1, name), 1000);  // counted as the schedule would
+  EXPECT_EQ(placed.add_buffers(1, TierKind::hbm, 1, false, name), 1000);  // counted as the schedule would
   EXPECT_TRUE(placed.schedule().buffers.empty());
   // Together they would not lie below 2^60 bytes, though one does.
-  EXPECT_THROW(placed.add_buffers(1000, TierKind::dram, std::int64_t{1} << 52, name), InputError);
+  EXPECT_THROW(placed.add_buffers(1000, TierKind::dram, std::int64_t{1} << 52, false, name), InputError);
   placed.add_initial(0, {TensorKind::weights, 1}, 300);
   EXPECT_TRUE(placed.schedule().initial.empty());
 }

@@ -242,8 +242,7 @@ TEST(MachineCapacities, EachDirectionHasItsOwn) {
     const ResourceVector& capacity = capacities.when(up, down, threads);
     EXPECT_DOUBLE_EQ(capacity[kLinkH2d], h2d) << up << down << threads;
     EXPECT_DOUBLE_EQ(capacity[kLinkD2h], d2h) << up << down << threads;
-    EXPECT_EQ(capacity[kNvmeRead], 7);
-    EXPECT_EQ(capacity[kNvmeWrite], 3);
+    EXPECT_EQ(capacity[kNvme], 1);
   };
   expect(false, false, 0, 45, 32);
   expect(true, false, 0, 45, 32);

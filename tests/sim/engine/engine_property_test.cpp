@@ -58,7 +58,11 @@ struct RandomSimulation : TinySimulation {
   std::mt19937 random;
 };
 
-ResourceVector ones() { return {1, 1, 1, 1, 1, 1, 1, 1}; }
+ResourceVector ones() {
+  ResourceVector each;
+  each.fill(1);
+  return each;
+}
 
 void expect_order(const RandomSimulation& tiny, const SimulatedRun& run, unsigned seed) {
   std::map<int, double> lane_free;
