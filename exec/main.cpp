@@ -44,9 +44,10 @@ void add_run(CLI::App& program, RunCommandOptions& options, Chosen& chosen) {
                    "write what was measured, small enough to keep, for `penstock-sim validate`; needs a profile")
       ->type_name("FILE");
   command
-      ->add_option("--compare", options.compare,
-                   "predict this run on its machine, compare, and leave predicted.json, measured.json, comparison.json, "
-                   "schedule.json and report.html in this folder")
+      ->add_option(
+          "--compare", options.compare,
+          "predict this run on its machine, compare, and leave predicted.json, measured.json, comparison.json, "
+          "schedule.json and report.html in this folder")
       ->type_name("FOLDER");
   command->add_option("--save", options.save, "write a checkpoint to this folder at the end")->type_name("FOLDER");
   command

@@ -6,9 +6,9 @@
 #include <mutex>
 
 #include "exec/calibrate/cuda_machine.h"
+#include "exec/numerics/bf16.h"
 #include "exec/optimizer/adamw.h"
 #include "exec/optimizer/thread_team.h"
-#include "exec/numerics/bf16.h"
 #include "exec/runtime/recorder.h"
 #include "shared/random.h"
 

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "exec/calibrate/calibration_ops.h"
-#include "exec/memory/arena.h"
 #include "exec/host/kernel_clock.h"
+#include "exec/memory/arena.h"
 #include "exec/runtime/binding.h"
 #include "shared/scenario/scenario.h"
 

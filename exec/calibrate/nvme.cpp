@@ -15,8 +15,8 @@
 #include "exec/memory/arena.h"
 #include "exec/runtime/recorder.h"
 #include "exec/store/block_store.h"
+#include "shared/drive_alignment.h"
 #include "shared/error.h"
-#include "shared/ir/drive_alignment.h"
 #include "shared/units.h"
 
 namespace penstock::exec {

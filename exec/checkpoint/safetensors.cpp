@@ -19,8 +19,8 @@
 #include <tuple>
 
 #include "exec/checkpoint/foreign_file.h"
-#include "exec/optimizer/thread_team.h"
 #include "exec/numerics/bf16.h"
+#include "exec/optimizer/thread_team.h"
 #include "shared/error.h"
 #include "shared/files.h"
 #include "shared/json_reader.h"

@@ -12,8 +12,8 @@
 #include <string>
 #include <thread>
 
-#include "exec/optimizer/planes.h"
 #include "exec/numerics/bf16.h"
+#include "exec/optimizer/planes.h"
 #include "shared/error.h"
 #include "shared/random.h"
 

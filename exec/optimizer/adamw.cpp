@@ -9,10 +9,10 @@
 #include <bit>
 #include <cmath>
 
+#include "exec/numerics/bf16.h"
 #include "exec/optimizer/planes.h"
 #include "exec/optimizer/step_scalars.h"
 #include "exec/optimizer/thread_team.h"
-#include "exec/numerics/bf16.h"
 
 namespace penstock::exec {
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "exec/optimizer/thread_team.h"
 #include "exec/numerics/bf16.h"
+#include "exec/optimizer/thread_team.h"
 
 namespace penstock::exec {
 namespace {

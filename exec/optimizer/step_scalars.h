@@ -3,8 +3,8 @@
 
 #include <cmath>
 
-#include "exec/optimizer/adamw.h"
 #include "exec/numerics/host_device.h"
+#include "exec/optimizer/adamw.h"
 
 namespace penstock::exec {
 

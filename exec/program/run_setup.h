@@ -34,7 +34,7 @@ struct RunSetup {
   Scenario scenario;
   std::unique_ptr<Backend> backend;
   std::unique_ptr<BlockStore> drive;  // until the training takes it; nullptr: nothing is on NVMe
-  sim::Decision decision;  // what the planner chose
+  sim::Decision decision;             // what the planner chose
   Schedule schedule;
   std::unique_ptr<TokenSource> tokens;
   std::unique_ptr<StateSource> states;  // until they are loaded

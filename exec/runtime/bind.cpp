@@ -15,8 +15,8 @@ namespace {
 /// Finds and checks the operands of one op.
 class OpBinder {
  public:
-  OpBinder(const Schedule& schedule, const Model& model, const OperandTable& table,
-           const TierMemories& memories, const Op& op)
+  OpBinder(const Schedule& schedule, const Model& model, const OperandTable& table, const TierMemories& memories,
+           const Op& op)
       : schedule_(schedule), model_(model), table_(table), memories_(memories), op_(op) {}
 
   BoundWork bind() const {

@@ -11,8 +11,8 @@
 #include <utility>
 
 #include "exec/store/checksum.h"
+#include "shared/drive_alignment.h"
 #include "shared/error.h"
-#include "shared/ir/drive_alignment.h"
 #include "shared/units.h"
 
 namespace penstock::exec {

@@ -6,7 +6,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "shared/ir/drive_alignment.h"
+#include "shared/drive_alignment.h"
 
 namespace penstock::exec {
 

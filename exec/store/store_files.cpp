@@ -17,8 +17,8 @@
 #include <system_error>
 #include <utility>
 
+#include "shared/drive_alignment.h"
 #include "shared/error.h"
-#include "shared/ir/drive_alignment.h"
 #include "shared/units.h"
 
 namespace penstock::exec {

@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "shared/drive_alignment.h"
 #include "shared/ir/check_passes.h"
-#include "shared/ir/drive_alignment.h"
 #include "shared/ir/operands.h"
 #include "shared/ir/schedule_names.h"
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "shared/ir/drive_alignment.h"
+#include "shared/drive_alignment.h"
 
 namespace penstock {
 namespace {

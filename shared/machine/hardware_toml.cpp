@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "shared/drive_alignment.h"
 #include "shared/error.h"
-#include "shared/ir/drive_alignment.h"
 #include "shared/machine/attention_toml.h"
 #include "shared/machine/card_and_host.h"
 #include "shared/machine/drive_limits.h"

@@ -127,8 +127,8 @@ struct Gpu {
   double launch_seconds = 0;            // of the launch thread, per kernel
   double op_launch_seconds = 0;         // of the launch thread, per op besides its kernels: waits, events
   double op_seconds = 0;                // of the GPU, per op besides its kernels
-  double watts = 0;      // board power; 0: not known
-  bool is_host = false;  // the CPU stands in for the GPU: compute takes a core
+  double watts = 0;                     // board power; 0: not known
+  bool is_host = false;                 // the CPU stands in for the GPU: compute takes a core
   std::vector<MatmulPoint> matmuls;
   std::vector<AttentionPoint> attentions;
   std::vector<ElementwisePoint> elementwise;  // also the optimizer's, where the GPU does it

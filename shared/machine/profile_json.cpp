@@ -7,9 +7,9 @@
 #include <stdexcept>
 #include <utility>
 
+#include "shared/drive_alignment.h"
 #include "shared/error.h"
 #include "shared/files.h"
-#include "shared/ir/drive_alignment.h"
 #include "shared/json_reader.h"
 #include "shared/machine/drive_limits.h"
 #include "shared/machine/profile.h"

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "shared/ir/drive_alignment.h"
+#include "shared/drive_alignment.h"
 
 namespace penstock {
 namespace {

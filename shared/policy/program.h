@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "shared/ir/drive_alignment.h"
+#include "shared/drive_alignment.h"
 #include "shared/ir/schedule.h"
 
 namespace penstock {

@@ -5,8 +5,8 @@
 #include <optional>
 #include <tuple>
 
+#include "shared/drive_alignment.h"
 #include "shared/error.h"
-#include "shared/ir/drive_alignment.h"
 #include "shared/ir/host_pass_names.h"
 #include "shared/model/kernels.h"
 #include "sim/cost/rates.h"

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "shared/drive_alignment.h"
 #include "shared/error.h"
-#include "shared/ir/drive_alignment.h"
 #include "shared/ir/memory.h"
 #include "shared/units.h"
 #include "sim/planner/candidate_text.h"

@@ -6,7 +6,7 @@
 #include <numeric>
 #include <utility>
 
-#include "shared/ir/drive_alignment.h"
+#include "shared/drive_alignment.h"
 #include "shared/ir/schedule_json.h"
 #include "tests/shared/policy/small_models.h"
 #include "tests/sim/profile_machine.h"

@@ -14,9 +14,9 @@
 #include <string>
 #include <vector>
 
+#include "exec/numerics/bf16.h"
 #include "exec/optimizer/planes.h"
 #include "exec/optimizer/step_scalars.h"
-#include "exec/numerics/bf16.h"
 
 namespace penstock::exec {
 namespace {

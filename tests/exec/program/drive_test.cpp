@@ -28,8 +28,8 @@ class DriveTest : public ProgramTest {
   fs::path store(const char* folder = "a") const { return folder_.path() / folder / kStoreName; }
   std::vector<double> losses(const std::string& arguments) const {
     std::vector<double> found;
-    for (const nlohmann::json& step : json("run s.toml --json " + arguments)["steps"])
-      found.push_back(step["loss"].get<double>());
+    const nlohmann::json result = json("run s.toml --json " + arguments);
+    for (const nlohmann::json& step : result["steps"]) found.push_back(step["loss"].get<double>());
     return found;
   }
 };

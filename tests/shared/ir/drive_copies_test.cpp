@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
+#include "shared/drive_alignment.h"
 #include "shared/ir/checker.h"
-#include "shared/ir/drive_alignment.h"
 #include "shared/ir/segments.h"
 #include "tests/shared/error_text.h"
 #include "tests/shared/policy/small_models.h"

@@ -2,6 +2,7 @@
 // for. Every figure is a difference: four more decoder layers (a block of MegaTrain's), and two more micro-batches
 // where a figure is per micro-batch. So embedding, head, rings, and what slots still hold cancel out.
 #include <gtest/gtest.h>
+#include <algorithm>
 
 #include <map>
 
@@ -20,6 +21,8 @@ constexpr double kAttention = 4096;
 // B/param unless said.
 struct Figures {
   double activations = 0, host = 0;  // DRAM: what grows with the micro-batches, and the rest
+  double padding =
+      0;  // most that aligning a buffer in DRAM for copies to and from the drive adds to or takes from host
   double nvme = 0;
   double loads = 0, step_loads = 0;  // of a layer's weights to the GPU: per micro-batch, and besides once per step
   double up = 0, step_up = 0;        // weights, gradients and states over the link
@@ -114,7 +117,7 @@ Figures figures(const std::string& preset) {
 void expect_figures(const std::string& preset, const Figures& known) {
   SCOPED_TRACE(preset);
   const Figures found = figures(preset);
-  EXPECT_DOUBLE_EQ(found.host, known.host);
+  EXPECT_NEAR(found.host, known.host, std::max(known.padding, 1e-12));
   EXPECT_DOUBLE_EQ(found.nvme, known.nvme);
   EXPECT_DOUBLE_EQ(found.read, known.read);
   EXPECT_DOUBLE_EQ(found.step_read, known.step_read);
@@ -179,9 +182,14 @@ TEST(PresetFigures, Zero3Offload) {
 // As ZeRO-3 over the link. On NVMe bf16 weights 2, master 4, moments 8, fp32 gradient 4; in DRAM the bf16 sums alone.
 // Weights are read 2 for forward and 2 for backward; the optimizer reads 16 and writes 12, and the bf16 weights' 2; the
 // gradient's 4 were written in backward: 16 for states and gradients.
+// On the drive every tensor of a layer is padded to 4096 bytes: 2 x 36 992 = 73 984 to 19 of them, 4 x 36 992 = 147 968
+// to 37. In a model of any size that is nothing, and 18 B/param remain.
+constexpr std::int64_t kWeightsOnDrive = 19 * 4096, kStatesOnDrive = kWeightsOnDrive + 4 * 37 * 4096;
+
 TEST(PresetFigures, ZeroInfinity) {
   expect_figures("zero-infinity", {.host = 2,
-                                   .nvme = 18,
+                                   .padding = 4096.0 / 36'992,
+                                   .nvme = static_cast<double>(kStatesOnDrive) / 36'992,
                                    .loads = 2,
                                    .up = 4 + 2,
                                    .step_up = -2,
@@ -201,10 +209,10 @@ TEST(PresetFigures, ZeroInfinityReadsThroughFewBuffers) {
   const PolicyInput in = input_of("zero-infinity", 5, 4);
   std::map<std::string, std::int64_t> buffers;
   for (const Buffer& buffer : make_schedule(in).buffers) buffers[buffer.name] = buffer.bytes;
-  EXPECT_EQ(buffers.at("weights from nvme 0"), 2 * 36'992);
-  EXPECT_EQ(buffers.at("weights from nvme 1"), 2 * 36'992);
-  EXPECT_EQ(buffers.at("weights from nvme edge"), 2 * (256 * 64 + 64));
-  EXPECT_EQ(buffers.at("states from nvme 0"), (16 + 2) * 36'992);
+  EXPECT_EQ(buffers.at("weights from nvme 0"), kWeightsOnDrive);
+  EXPECT_EQ(buffers.at("weights from nvme 1"), kWeightsOnDrive);
+  EXPECT_EQ(buffers.at("weights from nvme edge"), 9 * 4096);  // 2 x (256 x 64 + 64) = 32 896
+  EXPECT_EQ(buffers.at("states from nvme 0"), kStatesOnDrive);
   EXPECT_FALSE(buffers.contains("weights from nvme 2"));
   EXPECT_FALSE(buffers.contains("states from nvme 1"));
 }
