@@ -72,15 +72,20 @@ def _template_arguments(given: list[str]) -> dict[str, Any]:
 
 def _run(arguments: argparse.Namespace) -> None:
     if arguments.row_length < 1 or arguments.row_length >= 1 << 31:
-        raise InputError(f"--row-length {arguments.row_length}: 1 or more would be right")
-    if arguments.show < 0 or not 0 <= arguments.seed < 1 << 63:
-        raise InputError("--show and --seed: 0 or more would be right")
+        raise InputError(f"--row-length {arguments.row_length}: 1 to 2147483647 would be right")
+    if arguments.show < 0:
+        raise InputError(f"--show {arguments.show}: 0 or more would be right")
+    if not 0 <= arguments.seed < 1 << 63:
+        raise InputError(f"--seed {arguments.seed}: 0 to 2^63 - 1 would be right")
     sources = [_source(text) for text in arguments.inputs]
     check_output(arguments.output)
     model = ModelFolder(arguments.model)
     if model.positions is not None and arguments.row_length > model.positions:
         raise InputError(f"--row-length {arguments.row_length}: the model has {model.positions} positions "
                          "(max_position_embeddings of its config.json)")
+    for path in [source.path for source in sources] + model.files(arguments.chat_template):
+        if os.path.exists(arguments.output) and os.path.exists(path) and os.path.samefile(arguments.output, path):
+            raise InputError(f"{arguments.output}: is an input as well as the output")
     templates = model.templates(arguments.chat_template, arguments.template_name,
                                 _template_arguments(arguments.template_arg), arguments.date.isoformat())
     settings = Settings(arguments.row_length, arguments.truncate, arguments.format, arguments.seed, arguments.show)

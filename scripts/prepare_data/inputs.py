@@ -53,8 +53,10 @@ def parse_json(text: str, place: str) -> Any:
     except json.JSONDecodeError as error:
         at = f"{place}, line {error.lineno}" if error.lineno > 1 else place
         raise InputError(f"{at}: is not JSON: {error.msg} at column {error.colno}") from None
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{place}: cannot be read as JSON: {error}") from None
+    except RecursionError:
+        raise InputError(f"{place}: cannot be read as JSON: it is nested too deeply") from None
+    except ValueError:  # the only other one that json raises: of int()
+        raise InputError(f"{place}: cannot be read as JSON: it has a whole number of thousands of digits") from None
 
 
 def is_json_object(text: str) -> bool:

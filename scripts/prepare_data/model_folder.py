@@ -11,6 +11,7 @@ from .inputs import decoded, open_regular, read_json_file
 from .template import ChatTemplate
 from .tokens import Tokenizer
 
+_FILES = ("config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja")
 _SPECIAL = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 
 
@@ -35,6 +36,10 @@ class ModelFolder:
         if self.tokenizer.ids > self.vocabulary:
             raise InputError(f"{path}: has ids up to {self.tokenizer.ids - 1}, the model's vocabulary (config.json) has "
                              f"{self.vocabulary}: it is another model's tokenizer")
+
+    def files(self, template: Union[str, None]) -> list[str]:
+        """What is read of the folder and beside it, there or not."""
+        return [os.path.join(self.folder, name) for name in _FILES] + ([template] if template else [])
 
     def _optional_json(self, name: str) -> dict[str, Any]:
         path = os.path.join(self.folder, name)

@@ -1,6 +1,5 @@
 """The work: every record of every input into documents of the token file."""
 
-import os
 from typing import Iterator, NamedTuple, Union
 
 import xxhash
@@ -162,9 +161,6 @@ class Preparation:
 
 
 def prepare(model: ModelFolder, templates: Templates, settings: Settings, sources: list[Source], output: str) -> None:
-    for source in sources:
-        if os.path.exists(output) and os.path.exists(source.path) and os.path.samefile(output, source.path):
-            raise InputError(f"{output}: is an input as well as the output")
     writer = TokenFileWriter(output, model.vocabulary, settings.row_length, model.name, model.tokenizer_hash)
     try:
         work = Preparation(model, templates, settings, writer)

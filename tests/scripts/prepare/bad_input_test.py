@@ -68,6 +68,19 @@ class BadRecords(PrepareTest):
         with open(path) as file:
             self.assertEqual(file.read(), "abc")
 
+    def test_output_over_the_model(self):
+        path = self.write("r.txt", "abc")
+        template = self.write("t.jinja", "{{ messages }}")
+        os.symlink(self.path("model"), self.path("link"))
+        for output in ("model/tokenizer.json", "model/config.json", "link/tokenizer_config.json", "t.jinja"):
+            with open(self.path(output), "rb") as file:
+                before = file.read()
+            code, _, error = self.run_prepare(path, "--chat-template", template, "-o", self.path(output))
+            self.assertEqual(code, 2)
+            self.assertIn("is an input as well", error)
+            with open(self.path(output), "rb") as file:
+                self.assertEqual(file.read(), before)
+
 
 class BadModels(PrepareTest):
     def test_each_is_named(self):
