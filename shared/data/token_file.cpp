@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstddef>
 #include <cstring>
 #include <unordered_map>
 
@@ -131,6 +132,10 @@ void TokenFile::open_penstock(std::int64_t vocabulary) {
                        kMostTokenizerNameBytes));
   if (header.vocabulary == 0 || header.vocabulary > kMostVocabulary)
     refuse(fmt::format("byte 48: a vocabulary of {} ids; 1 to 2^31 can be", header.vocabulary));
+  for (std::size_t i = 0; i < sizeof(header.reserved); ++i)
+    if (header.reserved[i] != 0)
+      refuse(
+          fmt::format("byte {}: is {}; 0 would be right", offsetof(TokenFileHeader, reserved) + i, header.reserved[i]));
   const TokenFileLayout at = token_file_layout(header);
   if (at.end != size)
     refuse(fmt::format("is {}: {} bytes, where its header asks for {}", size < at.end ? "truncated" : "too long", size,

@@ -165,6 +165,7 @@ TEST(TokenFile, RefusesEachWrongField) {
       {"no vocabulary", [](std::string& b) { put(b, 48, 0u); }, "byte 48: a vocabulary of 0"},
       {"small vocabulary", [](std::string& b) { put(b, 48, 11u); }, "token 10 (byte 212) is id 11; ids below 11"},
       {"long name", [](std::string& b) { put(b, 52, 1u << 20); }, "byte 52: "},
+      {"reserved", [](std::string& b) { put(b, 80, std::uint8_t{3}); }, "byte 80: is 3; 0 would be right"},
       {"many lengths", [](std::string& b) { put(b, 56, UINT64_MAX / 16); }, "byte 56: is truncated"},
       {"first start", [](std::string& b) { put(b, section(b, &TokenFileLayout::starts), std::uint64_t{1}); },
        "document 0 begins at token 1"},
