@@ -105,11 +105,18 @@ void WeightStream::enter(int visit) {
 
 void WeightStream::place_needs(int visit, int through_ring, int through_edge) {
   const int last = std::min(std::max(through_ring, through_edge), static_cast<int>(needs_.size()) - 1);
+  std::vector<int>
+      waited_for;  // slots, in the order of visits: what needs one later is not placed before what waits for it
   for (int needing = visit; needing <= last; ++needing)
-    for (Need& need : needs_[static_cast<std::size_t>(needing)])
-      if (!need.is_placed && needing <= (plan_.is_edge(need.layer) ? through_edge : through_ring) &&
-          !is_slot_taken(visit, need.layer))
+    for (Need& need : needs_[static_cast<std::size_t>(needing)]) {
+      if (need.is_placed || needing > (plan_.is_edge(need.layer) ? through_edge : through_ring)) continue;
+      const int fixed = fixed_slot_[static_cast<std::size_t>(need.layer)];
+      if (std::find(waited_for.begin(), waited_for.end(), fixed) != waited_for.end()) continue;
+      if (is_slot_taken(visit, need.layer))
+        waited_for.push_back(fixed);
+      else
         place(visit, needing, need);
+    }
 }
 
 /// Whether the slot that `layer` always takes still serves another layer's visit.

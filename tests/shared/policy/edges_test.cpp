@@ -49,6 +49,17 @@ TEST(Edges, NoneCanBeDroppedWhenActivationsAndStatesStream) {
   }
 }
 
+TEST(Weights, LongRingKeepsTheOrderOfAnEdgesSlot) {
+  // So many slots that the embedding of the next group comes into view while its first visit still holds the slot that
+  // the head needs in between.
+  for (const char* preset : {"megatrain", "megatrain-released", "zero3-offload"})
+    for (const int buffers : {7, 12, 100}) {
+      PolicyInput in = small::input(small::llama(), preset);
+      in.parameters.weight_buffers = buffers;
+      EXPECT_TRUE(check_schedule(make_schedule(in)).empty()) << preset << ", " << buffers;
+    }
+}
+
 TEST(Edges, NoneIsImpliedByTheOthers) {
   for (const PresetInfo& preset : presets())
     for (const Model& model : {small::llama(), small::qwen2_tied()}) {
