@@ -45,6 +45,19 @@ std::vector<std::string> option_names(const CLI::App& command) {
   return names;
 }
 
+/// Without what a terminal would obey: a name in a file or of one may have it.
+std::string harmless(std::string_view text) {
+  std::string result;
+  for (const char c : text) {
+    const auto code = static_cast<unsigned char>(c);
+    if ((code < 0x20 && c != '\n' && c != '\t') || code == 0x7f)
+      result += fmt::format("\\x{:02x}", code);
+    else
+      result += c;
+  }
+  return result;
+}
+
 /// The argument that nobody understood: the first with dashes, else the first; empty if all were understood.
 std::string not_understood(const CLI::App& program, int argc, char** argv) {
   const std::vector<std::string> left = program.remaining(true);
@@ -200,6 +213,10 @@ int run_chosen(CLI::App& program, int argc, char** argv, const Chosen& chosen) {
   program.require_subcommand(0, 1);
   const std::string& name = program.get_name();
   refuse_bare_equals(argc, argv);
+  const auto wrong_usage = [&](const std::string& what) {
+    return InputError(fmt::format("{}{} `{} --help` and `{} COMMAND --help` have examples", what,
+                                  what.ends_with('?') ? "" : ";", name, name));
+  };
   try {
     program.parse(argc, argv);
   } catch (const CLI::Success& help_or_version) {
@@ -209,8 +226,11 @@ int run_chosen(CLI::App& program, int argc, char** argv, const Chosen& chosen) {
   } catch (const CLI::ParseError& error) {
     const std::string stranger = not_understood(program, argc, argv);
     const std::string what = stranger.empty() ? parse_error_text(error) : stranger_text(program, stranger);
-    throw InputError(fmt::format("{}{} `{} --help` and `{} COMMAND --help` have examples", what,
-                                 what.ends_with('?') ? "" : ";", name, name));
+    throw wrong_usage(what);
+  } catch (const InputError&) {  // of a file; it may be what an option that is none was to have
+    const std::string stranger = not_understood(program, argc, argv);
+    if (!stranger.starts_with("-")) throw;
+    throw wrong_usage(stranger_text(program, stranger));
   }
   if (!chosen)
     throw InputError(
@@ -229,7 +249,7 @@ int run_chosen(CLI::App& program, int argc, char** argv, const Chosen& chosen) {
 
 int exit_code(int argc, char** argv, const char* program, const std::function<int()>& run) {
   const auto report = [&](std::string_view what, int code) {
-    tell(fmt::format("{}: {}\n", program, what));
+    tell(fmt::format("{}: {}\n", program, harmless(what)));
     return code;
   };
   const auto out_of_memory = [&] {

@@ -40,6 +40,11 @@ TEST(ExitCode, IsThatOfTheKindOfError) {
   EXPECT_EQ(ending([] { throw std::runtime_error("disk full"); }).code, kExitFailed);
 }
 
+TEST(ExitCode, NoNameCommandsTheTerminal) {
+  EXPECT_EQ(ending([] { throw InputError("a\033[31m\x7f\rb\n\tc \xc3\xa4: no"); }).said,
+            "program: a\\x1b[31m\\x7f\\x0db\n\tc \xc3\xa4: no\n");
+}
+
 TEST(ExitCode, NoMemoryIsASentenceWithPlaceAndCure) {
   for (const Ending& none : {ending([] { throw std::bad_alloc(); }), ending([] { throw std::length_error("vector"); }),
                              ending([] { throw std::bad_array_new_length(); })}) {
