@@ -23,9 +23,10 @@ TomlDocument document_of(const ScenarioChoice& choice, std::vector<std::string>&
     throw InputError(
         "which scenario? Give SCENARIO, a file or a name of `penstock-sim list scenarios`, or a question: "
         "--model qwen2.5-7b --gpu \"RTX 4090\" --ram 64GB");
-  TomlDocument document = choice.scenario.empty() ? question_document(choice.question, !choice.profile.empty(),
-                                                                      scenario_file(choice).parent_path(), notes)
-                                                  : read_toml(choice.scenario);
+  TomlDocument document = choice.scenario.empty()
+                              ? question_document(choice.question, !choice.profile.empty(),
+                                                  scenario_file(choice).parent_path(), choice.overrides, notes)
+                              : read_toml(choice.scenario);
   apply_overrides(all_overrides(choice), document);
   put_cost(choice.cost, document);
   return document;

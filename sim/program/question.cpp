@@ -29,6 +29,12 @@ constexpr std::int64_t kMostSequences = 1'000'000;
 constexpr std::int64_t kUsualMicroBatchTokens = 16'384;
 constexpr std::int64_t kLeastBytes = 1 << 20;
 
+/// What nobody said, under the key that --set may still change.
+struct Default {
+  const char* key;
+  std::string text;
+};
+
 class DocumentWriter {
  public:
   explicit DocumentWriter(TomlDocument& document) : document_(document) {}
@@ -92,27 +98,57 @@ std::int64_t micro_batch_of(std::int64_t sequences, std::int64_t length) {
 }
 
 void put_workload(const Question& question, const fs::path& config, DocumentWriter& document,
-                  std::vector<std::string>& defaults) {
+                  std::vector<Default>& defaults) {
   std::int64_t length = question.sequence_length;
   if (length == 0) {
     const std::int64_t positions = read_model_config(config).max_positions;
     length = positions > 0 ? std::min(kUsualSequenceLength, positions) : kUsualSequenceLength;
-    defaults.push_back(fmt::format("{} tokens per sequence (--sequence-length)", length));
+    defaults.push_back({"workload.sequence_length", fmt::format("{} tokens per sequence (--sequence-length)", length)});
   }
   bool chosen = false;
   const std::int64_t sequences = sequences_of(question, length, chosen);
-  if (chosen) defaults.push_back(fmt::format("{} sequences per step (--sequences)", sequences));
+  if (chosen)
+    defaults.push_back({"workload.sequences",
+                        fmt::format("{} sequence{} per step (--sequences)", sequences, sequences == 1 ? "" : "s")});
   const std::int64_t micro_batch = micro_batch_of(sequences, length);
-  defaults.push_back(fmt::format("micro-batches of {} (--set workload.micro_batch)", micro_batch));
+  defaults.push_back(
+      {"workload.micro_batch", fmt::format("micro-batches of {} (--set workload.micro_batch)", micro_batch)});
   document.put("workload", "sequence_length", length, "--sequence-length");
   document.put("workload", "sequences", sequences,
                question.tokens_per_step.empty() ? "--sequences" : "--tokens-per-step");
   document.put("workload", "micro_batch", micro_batch, "the micro-batch");
 }
 
+/// "; --host workstation or server takes that", of the hosts that the card goes into.
+std::string hosts_that_take(std::int64_t bytes, const fs::path& card) {
+  std::vector<std::string> names;
+  for (const std::string& name : catalogue_names(CatalogueKind::host)) {
+    const fs::path host = find_host(name, {}, "--host");
+    if (read_host_figures(host).most_dram_bytes < bytes) continue;
+    try {
+      read_card_and_host(card, host);
+      names.push_back(name);
+    } catch (const InputError&) {  // it finds no slot there
+    }
+  }
+  return names.empty() ? "" : fmt::format("; --host {} takes that", fmt::join(names, " or "));
+}
+
+/// Whether `--set` says it itself, or the machine that it is of.
+bool is_set(const std::string& key, const std::vector<std::string>& overrides) {
+  const bool is_part = key == "machine.host" || key == "machine.dram";
+  return std::any_of(overrides.begin(), overrides.end(), [&](const std::string& override) {
+    const std::string set = override.substr(0, override.find('='));
+    return set == key ||
+           (is_part && (set == "machine.card" || set == "machine.hardware" || set == "machine.profile")) ||
+           (key == "machine.dram" && set == "machine.host");
+  });
+}
+
 void put_machine(const Question& question, bool profile, const fs::path& folder, DocumentWriter& document,
-                 std::vector<std::string>& defaults, std::vector<std::string>& notes) {
+                 std::vector<Default>& defaults, std::vector<std::string>& notes) {
   std::int64_t most_dram = 0;
+  fs::path card;
   if (profile) {
     if (!question.gpu.empty() || !question.host.empty())
       throw InputError(fmt::format("--profile stands beside {}: a profile is a whole machine; keep one of the two",
@@ -122,7 +158,7 @@ void put_machine(const Question& question, bool profile, const fs::path& folder,
       throw InputError(
           "--model without --gpu: give the card, such as --gpu \"RTX 4090\" (`penstock-sim list cards` has all), or a "
           "measured machine by --profile");
-    const fs::path card = find_card(question.gpu, {}, "--gpu");
+    card = find_card(question.gpu, {}, "--gpu");
     const fs::path host = question.host.empty() ? fs::path() : find_host(question.host, {}, "--host");
     const Machine machine = read_card_and_host(card, host);
     document.put("machine", "card", named_from(folder, card, CatalogueKind::card), "--gpu");
@@ -131,15 +167,18 @@ void put_machine(const Question& question, bool profile, const fs::path& folder,
       throw InputError(
           fmt::format("--drive: nothing is known of a drive in {}; give it a table [nvme]", machine.host.string()));
     most_dram = read_host_figures(machine.host).most_dram_bytes;
-    if (host.empty()) defaults.push_back(fmt::format("host {} (--host)", machine.host.stem().string()));
+    if (host.empty())
+      defaults.push_back({"machine.host", fmt::format("host {} (--host)", machine.host.stem().string())});
     if (question.ram.empty())
-      defaults.push_back(fmt::format("{} of memory (--ram)", format_bytes(static_cast<double>(machine.dram_bytes))));
+      defaults.push_back(
+          {"machine.dram", fmt::format("{} of memory (--ram)", format_bytes(static_cast<double>(machine.dram_bytes)))});
   }
   if (!question.ram.empty()) {
     require_size(question.ram, "--ram", false);
     if (most_dram > 0 && parse_bytes(question.ram, "--ram") > most_dram)
-      notes.push_back(fmt::format("--ram {}: such a host takes at most {}; --host workstation or server takes more",
-                                  question.ram, format_bytes(static_cast<double>(most_dram))));
+      notes.push_back(fmt::format("--ram {}: such a host takes at most {}{}", question.ram,
+                                  format_bytes(static_cast<double>(most_dram)),
+                                  hosts_that_take(parse_bytes(question.ram, "--ram"), card)));
     document.put("machine", "dram", question.ram, "--ram");
   }
   if (!question.drive.empty()) {
@@ -147,7 +186,7 @@ void put_machine(const Question& question, bool profile, const fs::path& folder,
     document.put("machine", "nvme", question.drive, "--drive");
   } else {
     document.put("machine", "nvme", std::string("0 B"), "--drive");
-    defaults.push_back("no drive (--drive)");
+    defaults.push_back({"machine.nvme", "no drive (--drive)"});
   }
 }
 
@@ -201,7 +240,7 @@ fs::path model_config_file(const std::string& model, const std::string& place) {
 }
 
 TomlDocument question_document(const Question& question, bool profile, const fs::path& folder,
-                               std::vector<std::string>& notes) {
+                               const std::vector<std::string>& overrides, std::vector<std::string>& notes) {
   TomlDocument document;
   document.place = "the question";
   document.tables[""];
@@ -212,12 +251,15 @@ TomlDocument question_document(const Question& question, bool profile, const fs:
                     "`penstock-sim list models`",
                     question.given().front()));
   const fs::path config = model_config_file(question.model, "--model");
-  std::vector<std::string> chosen;
+  std::vector<Default> defaults;
   writer.put("model", "config", named_from(folder, config, CatalogueKind::model), "--model");
-  put_machine(question, profile, folder, writer, chosen, notes);
-  put_workload(question, config, writer, chosen);
+  put_machine(question, profile, folder, writer, defaults, notes);
+  put_workload(question, config, writer, defaults);
   writer.put("policy", "name", std::string("penstock"), "the policy");
-  notes.insert(notes.begin(), fmt::format("by default: {}", fmt::join(chosen, ", ")));
+  std::vector<std::string> chosen;
+  for (const Default& each : defaults)
+    if (!is_set(each.key, overrides)) chosen.push_back(each.text);
+  if (!chosen.empty()) notes.insert(notes.begin(), fmt::format("by default: {}", fmt::join(chosen, ", ")));
   return document;
 }
 

@@ -36,9 +36,10 @@ struct CostOptions {
 std::filesystem::path model_config_file(const std::string& model, const std::string& place);
 
 /// The scenario's keys, each with its option as its place; paths begin in `folder`. `profile`: the machine is that of a profile, not of --gpu.
-/// What was chosen because nobody said it stands in `notes`, in one line. Throws InputError.
+/// What was chosen because nobody said it, nor --set in `overrides`, which are put in by the caller, stands in `notes`, in
+/// one line. Throws InputError.
 TomlDocument question_document(const Question& question, bool profile, const std::filesystem::path& folder,
-                               std::vector<std::string>& notes);
+                               const std::vector<std::string>& overrides, std::vector<std::string>& notes);
 
 /// Puts them into [cost], in the place of what contradicts them there.
 void put_cost(const CostOptions& cost, TomlDocument& document);
