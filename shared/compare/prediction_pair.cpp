@@ -39,7 +39,11 @@ std::string title_of(const PredictionPair& pair, std::size_t i) {
 PredictedSide side_of(const Schedule& schedule, const Timeline& timeline, const std::string& which) {
   if (timeline.source != TimelineSource::predicted)
     throw InputError(fmt::format("the {} timeline was measured: a pair is of two predictions", which));
-  require_hash(schedule_hash(schedule), timeline, which);
+  if (const std::string hash = schedule_hash(schedule); hash != timeline.schedule_hash)
+    throw InputError(fmt::format(
+        "the {} timeline is of schedule {}, but the one found for it is {}: give the one that it ran by --schedule or "
+        "--scenario, or put schedule-{}.json beside it",
+        which, timeline.schedule_hash.substr(0, 40), hash, timeline.schedule_hash.substr(0, 40)));
   require_complete(schedule, timeline, which);
   const std::vector<double> periods = steady_periods(schedule, timeline, which);
   PredictedSide side{&schedule, &timeline, "", 0, 0, attribute_stalls(schedule, timeline), {}, {}};

@@ -35,7 +35,8 @@ std::optional<Slot> read_slot(const TomlDocument& part) {
   Slot slot;
   slot.generation = static_cast<int>(section.integer("generation", 1, 8));
   slot.lanes = static_cast<int>(section.integer("lanes", 1, 16));
-  if ((slot.lanes & (slot.lanes - 1)) != 0) section.fail("lanes", "expected 1, 2, 4, 8 or 16");
+  if ((slot.lanes & (slot.lanes - 1)) != 0)
+    section.fail("lanes", fmt::format("expected 1, 2, 4, 8 or 16, found {}", slot.lanes));
   if (section.has("sxm")) slot.sxm = section.boolean("sxm");
   for (const char* key : kRates)
     if (section.has(key)) {

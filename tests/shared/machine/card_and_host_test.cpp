@@ -121,7 +121,7 @@ TEST_F(Composed, ErrorsNameTheFileThatIsWrong) {
   const std::string card = "name = \"C\"\nhost = \"desktop\"\n[gpu]\nname = \"C\"\n";
   const std::string mine = "name = \"mine\"\ncard = \"c.toml\"\nhost = \"desktop\"\n";
   folder_.write("c.toml", card + "[pcie]\ngeneration = 4\nlanes = 12\n");
-  EXPECT_MENTIONS(refusal(mine), "c.toml:7: [pcie] lanes: expected 1, 2, 4, 8 or 16");
+  EXPECT_MENTIONS(refusal(mine), "c.toml:7: [pcie] lanes: expected 1, 2, 4, 8 or 16, found 12");
   folder_.write("c.toml", card + "[pcie]\ngeneration = 40\nlanes = 16\n");
   EXPECT_MENTIONS(refusal(mine), "c.toml:6: [pcie] generation: expected a whole number from 1 to 8");
   folder_.write("c.toml", card + "[dram]\ncapacity = \"1 GB\"\n");
