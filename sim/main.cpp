@@ -140,31 +140,42 @@ void add_shop(CLI::App& program, ShopOptions& options, Chosen& chosen) {
       "  penstock-sim shop --model scenarios/models/qwen2.5-7b.json --tokens-per-second 5000\n"
       "  penstock-sim shop --model scenarios/models/qwen2.5-7b.json --budget 6000 --catalogue my/machines.toml\n"
       "  penstock-sim shop --model qwen2.5-7b --gpu \"RTX 4090\" --ram 128GB\n"
+      "  penstock-sim shop --own scenarios/qwen2.5-7b-rtx4090-128gb.toml\n"
       "Prices are those of the catalogue; edit it. Exits with 3 if no machine will do, and says what binds.\n",
       options.json);
   command->add_option("--model", options.model, "a folder with config.json, such a file, or a name of the catalogue")
-      ->type_name("MODEL")
-      ->required();
-  command->add_option("--tokens-per-second", options.tokens_per_second, "the cheapest machine that gives so many");
+      ->type_name("MODEL");
+  CLI::Option* wish =
+      command->add_option("--tokens-per-second", options.tokens_per_second, "the cheapest machine that gives so many");
   command->add_option("--budget", options.budget, "the fastest machine for so many euros");
+  command
+      ->add_option(
+          "--own", options.own,
+          "a scenario, or with --model a hardware file or profile: which upgrade of its machine gains most per "
+          "euro, of those that --budget buys")
+      ->type_name("FILE")
+      ->excludes(wish);
   command
       ->add_option("--catalogue", options.catalogue,
                    "machines and prices, if not prices/machines.toml of the catalogue")
       ->type_name("FILE")
       ->transform(catalogue_file(CatalogueKind::prices));
-  command->add_option("--sequence-length", options.sequence_length, "tokens per sequence")
-      ->check(CLI::Range(1, 1 << 24))
-      ->capture_default_str();
-  command->add_option("--sequences", options.sequences, "per optimizer step")
-      ->check(CLI::Range(1, 1'000'000))
-      ->capture_default_str();
+  CLI::Option* length = command->add_option("--sequence-length", options.sequence_length, "tokens per sequence")
+                            ->check(CLI::Range(1, 1 << 24))
+                            ->capture_default_str();
+  CLI::Option* sequences = command->add_option("--sequences", options.sequences, "per optimizer step")
+                               ->check(CLI::Range(1, 1'000'000))
+                               ->capture_default_str();
   add_html(command, options.html);
   command->add_option("--threads", options.threads, "0 = all cores")->check(CLI::Range(0, 4096));
   add_question_machine(command, options.machine);
   command->add_option("--scenario-out", options.scenario_out, "with --gpu: write the scenario of that machine")
       ->type_name("FILE");
   add_cost(command, options.cost, true);
-  command->callback([&] { chosen = [&] { return shop(options); }; });
+  command->callback([&, length, sequences] {
+    options.workload_given = length->count() + sequences->count() > 0;
+    chosen = [&] { return shop(options); };
+  });
 }
 
 void add_check(CLI::App& program, CheckOptions& options, Chosen& chosen) {

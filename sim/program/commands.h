@@ -91,14 +91,17 @@ struct ShopOptions {
   std::filesystem::path scenario_out;
   CostOptions cost;
   std::filesystem::path catalogue;                  // machines and prices; empty: those of the catalogue
+  std::filesystem::path own;                        // a scenario, hardware file or profile: what it should get next
   std::optional<double> tokens_per_second, budget;  // one of them; euros
   std::int64_t sequence_length = 1024;
   int sequences = 160;
+  bool workload_given = false;  // either of these two
   std::filesystem::path html;
   int threads = 0;
   bool json = false;
 };
-/// The cheapest machine that is fast enough, or the fastest for the money. Exit 3, with what binds, if there is none.
+/// The cheapest machine that is fast enough, or the fastest for the money; of `own`, its upgrades by what a euro gains.
+/// Exit 3, with what binds, if there is none.
 int shop(const ShopOptions& options);
 
 struct CheckOptions {
