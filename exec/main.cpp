@@ -49,12 +49,22 @@ void add_run(CLI::App& program, RunCommandOptions& options, Chosen& chosen) {
           "predict this run on its machine, compare, and leave predicted.json, measured.json, comparison.json, "
           "schedule.json and report.html in this folder")
       ->type_name("FOLDER");
-  command->add_option("--save", options.save, "write a checkpoint to this folder at the end")->type_name("FOLDER");
+  command
+      ->add_option(
+          "--save", options.save,
+          "write a checkpoint to this folder at the end; with [checkpoint] every also after so many steps, each to "
+          "FOLDER/step-N")
+      ->type_name("FOLDER");
   command
       ->add_option("--dump", options.dump,
                    "write tokens, losses and the last step's gradients to this folder, for scripts/h200/reference.py")
       ->type_name("FOLDER");
-  command->add_option("--resume", options.resume, "go on from this checkpoint")->type_name("FOLDER");
+  command
+      ->add_option(
+          "--resume", options.resume,
+          "go on from this checkpoint; auto: from the newest whole one of the folder that is saved to, or from "
+          "the start, to the scenario's last step")
+      ->type_name("FOLDER");
   command
       ->add_option("--allow-changed", options.allow_changed,
                    "with --resume: what may differ from the checkpoint's run, as learning_rate; may be repeated")

@@ -160,7 +160,7 @@ void CommandFiles::check_inputs() const {
     for (std::size_t i = 0; i < inputs_.size(); ++i) {
       const fs::path& input = inputs_[i];
       if (!output.instead_of.empty() && fs::equivalent(input, output.instead_of, error) &&
-          fs::equivalent(output.path, output.instead_of, error))
+          (fs::equivalent(output.path, output.instead_of, error) || lies_in(place_of(output.instead_of), place)))
         continue;
       if (meet(lost, read[i]))
         refuse_output(output, fmt::format("would replace what this command reads, {}", input.string()));

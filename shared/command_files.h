@@ -29,7 +29,7 @@ class CommandFiles {
   void writes(const std::filesystem::path& path, std::string_view option);
   /// Files of these names in a folder that is made if need be.
   void writes_into(const std::filesystem::path& folder, const std::vector<std::string>& names, std::string_view option);
-  /// A folder, replaced with everything in it. `instead_of`: an input that may be replaced so, where it is this folder.
+  /// A folder, replaced with everything in it. `instead_of`: an input that may be replaced so, where it is this folder or lies in it.
   void replaces(const std::filesystem::path& folder, std::string_view option,
                 const std::filesystem::path& instead_of = {});
 

@@ -55,8 +55,9 @@ FileIdentity read_identity(JsonObject file) {
 RunDescription read_description(JsonObject decides) {
   RunDescription description = described_keys();
   for (DescribedValue& value : description.values) {
-    if (!decides.has(value.key.c_str()))
-      decides.fail(value.key.c_str(), "is missing: the checkpoint is of another version of Penstock");
+    const bool is_there = decides.has(value.key.c_str());
+    if (!is_there && value.is_later) continue;
+    if (!is_there) decides.fail(value.key.c_str(), "is missing: the checkpoint is of another version of Penstock");
     value.value = decides.value(value.key.c_str()).dump();
   }
   decides.finish();

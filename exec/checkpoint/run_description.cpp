@@ -22,14 +22,20 @@ constexpr bool kIfMeant = true;
 class Describer {
  public:
   void table(std::string name) { table_ = std::move(name); }
+  /// Of keys that earlier records lack.
+  void later_table(std::string name) {
+    table(std::move(name));
+    is_later_ = true;
+  }
   void add(const char* key, bool may_change, const json& value) {
-    description_.values.push_back({key, table_, may_change, value.dump()});
+    description_.values.push_back({key, table_, may_change, value.dump(), is_later_});
   }
   RunDescription take() { return std::move(description_); }
 
  private:
   RunDescription description_;
   std::string table_;
+  bool is_later_ = false;
 };
 
 /// `value` where it has an effect, null elsewhere.
@@ -79,8 +85,11 @@ void describe_numerics(const Numerics& numerics, std::int64_t micro_batch_tokens
 }
 
 void describe_training(const RunOptions& run, bool clips, const std::string& data, Describer& describer) {
-  const auto& [steps, warmup_steps, seed, backend, deterministic, learning_rate, learning_rate_warmup_steps, beta1,
-               beta2, epsilon, weight_decay, max_norm, data_path, data_kind, weights, link_h2d, link_d2h] = run;
+  const auto& [steps, warmup_steps, seed, backend, deterministic, learning_rate, learning_rate_warmup_steps, rate,
+               beta1, beta2, epsilon, weight_decay, max_norm, data_path, data_kind, weights, link_h2d, link_d2h,
+               checkpoint, metrics] = run;
+  const auto& [schedule, total_steps, final_rate, decay_steps] = rate;
+  const bool is_constant = schedule == RateSchedule::constant;
   describer.add("seed", kIfMeant, seed);
   describer.add("deterministic", kIfMeant, deterministic);
   describer.add("learning_rate", kIfMeant, learning_rate);
@@ -91,6 +100,11 @@ void describe_training(const RunOptions& run, bool clips, const std::string& dat
   describer.add("weight_decay", kIfMeant, weight_decay);
   describer.add("max_norm", kIfMeant, if_used(clips, max_norm));
   describer.add("data", kIfMeant, data);
+  describer.later_table("optimizer");
+  describer.add("schedule", kIfMeant, kRateSchedules[static_cast<std::size_t>(schedule)]);
+  describer.add("total_steps", kIfMeant, if_used(!is_constant, total_steps));
+  describer.add("final_learning_rate", kIfMeant, if_used(!is_constant, final_rate));
+  describer.add("decay_steps", kIfMeant, if_used(schedule == RateSchedule::wsd, decay_steps));
 }
 
 /// As --set takes it, as far as it does.
@@ -131,7 +145,9 @@ std::set<std::string> allowed_keys(const std::vector<std::string>& given) {
   for (const std::string& name : given) {
     const auto& values = described_keys().values;
     const auto found = std::find_if(values.begin(), values.end(), [&](const DescribedValue& value) {
-      return name == value.key || name == full_name(value);
+      // AdamW's settings may stand in either table.
+      return name == value.key || name == full_name(value) ||
+             (value.table == "run" && name == "optimizer." + value.key);
     });
     if (found == values.end()) {
       const std::string nearest = nearest_name(name.substr(name.rfind('.') + 1), names);

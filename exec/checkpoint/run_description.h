@@ -22,7 +22,8 @@ struct DescribedValue {
   std::string table;  // of the scenario, "run"; empty: of config.json
   // False: the states are those of a model with this value, and no user can want another one.
   bool may_change = true;
-  std::string value;  // JSON
+  std::string value;      // JSON
+  bool is_later = false;  // the first records lack the key: what they are of had described_keys()' value
 };
 
 struct RunDescription {
@@ -35,7 +36,7 @@ struct RunDescription {
 /// `data`: TokenSource::checksum.
 RunDescription describe_run(const Schedule& schedule, const RunOptions& run, const std::string& data);
 
-/// The keys of every description; their values mean nothing.
+/// The keys of every description, with the values of a scenario that says nothing.
 const RunDescription& described_keys();
 
 /// The keys in what was given with --allow-changed ("learning_rate" or "run.learning_rate"). Throws InputError for one

@@ -350,16 +350,17 @@ fs::path SaveTarget::take_place() const {
   return names_.previous;
 }
 
-/// What tells a checkpoint goes first, so that what is half removed is none. Nothing but a checkpoint's files is
-/// removed. What cannot be removed is left: the next save takes it up.
-void SaveTarget::remove(const fs::path& folder) const noexcept {
+/// The next save takes up what is left.
+void SaveTarget::remove(const fs::path& folder) const noexcept { remove_checkpoint(folder, calls_); }
+
+void remove_checkpoint(const fs::path& folder, FileCalls& calls) noexcept {
   if (folder.empty()) return;
   try {
     std::error_code error;
-    calls_.unlink((folder / kRecordFile).c_str());
+    calls.unlink((folder / kRecordFile).c_str());
     for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
-      if (is_checkpoint_file(at->path().filename().string())) calls_.unlink(at->path().c_str());
-    calls_.rmdir(folder.c_str());
+      if (is_checkpoint_file(at->path().filename().string())) calls.unlink(at->path().c_str());
+    calls.rmdir(folder.c_str());
   } catch (const std::exception&) {
     return;  // no memory for a path
   }

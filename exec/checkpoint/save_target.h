@@ -26,6 +26,10 @@
 
 namespace penstock::exec {
 
+/// What tells a checkpoint goes first, so that what is half removed is none. Nothing but a checkpoint's files is
+/// removed, and the folder if nothing else is in it. What cannot be removed is left.
+void remove_checkpoint(const std::filesystem::path& folder, FileCalls& calls) noexcept;
+
 class SaveTarget {
  public:
   /// Takes the lock and takes up what is left of an earlier save. Throws InputError if the folder cannot be saved to,

@@ -16,6 +16,7 @@ struct RunCommandOptions {
   std::filesystem::path schedule;  // empty: the scenario's policy writes one
   int steps = 0;                   // 0: as the scenario says
   std::filesystem::path timeline, save, resume;
+  bool is_auto_resume = false;             // `resume` is what was found, if anything was (run_start.h)
   std::vector<std::string> allow_changed;  // keys of a RunDescription that may differ from the checkpoint's
   std::filesystem::path record;            // penstock-recording/1, for `penstock-sim validate`; empty: none
   std::filesystem::path compare;           // folder for prediction, measurement and comparison; empty: none

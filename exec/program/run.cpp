@@ -1,20 +1,25 @@
 #include <fmt/format.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <stdexcept>
+#include <string>
 #include <system_error>
 #include <utility>
 
 #include "exec/checkpoint/dump.h"
 #include "exec/program/attempts.h"
 #include "exec/program/commands.h"
+#include "exec/program/metrics_log.h"
 #include "exec/program/run_comparison.h"
 #include "exec/program/run_outputs.h"
 #include "exec/program/run_report.h"
 #include "exec/program/run_setup.h"
+#include "exec/program/run_start.h"
 #include "exec/program/run_stops.h"
 #include "exec/program/run_updates.h"
 #include "exec/program/watchdog.h"
@@ -35,6 +40,7 @@ TrainingOptions training_options(const RunCommandOptions& options, const RunSetu
   TrainingOptions training;
   training.hyper = {run.learning_rate, run.beta1, run.beta2, run.epsilon, run.weight_decay, run.max_norm};
   training.learning_rate_warmup_steps = run.learning_rate_warmup_steps;
+  training.rate = run.rate;
   training.tokens = setup.tokens.get();
   training.executor.steps = run.steps;
   training.executor.record_steps = recorded;
@@ -52,12 +58,22 @@ void require_output() {
                     std::generic_category().message(reason)));
 }
 
+/// Of --resume auto, where all steps are done.
+std::string nothing_left_text(const std::filesystem::path& checkpoint, bool json) {
+  if (!json) return fmt::format("nothing to train: {} has all the steps\n", checkpoint.string());
+  const ordered_json result = {
+      {"format", "penstock-run/1"}, {"finished", checkpoint.string()}, {"steps", ordered_json::array()}};
+  return result.dump(2) + "\n";
+}
+
 /// From what was given to what is left: prepared, trained, written, said.
 class Run {
  public:
   /// Everything that can be refused is; memory is taken.
-  Run(const RunCommandOptions& options, StatusLine& status)
-      : options_(options), status_(status), setup_(prepare_run(options, status)) {
+  Run(const RunCommandOptions& options, Scenario scenario, StatusLine& status)
+      : options_(options), status_(status), setup_(prepare_run(options, std::move(scenario), status)) {
+    if (const auto& path = setup_.scenario.run.metrics; !path.empty())
+      metrics_.emplace(path, setup_.steps_before, setup_.schedule.tokens_per_step());
     predict();
     if (!options.json) print_out(head_text(setup_));
     if (lost_output() == EPIPE) throw std::runtime_error("standard output is read by nobody; nothing was started");
@@ -68,7 +84,11 @@ class Run {
     status.clear();
     progress_.emplace(setup_, status, setup_.scenario.run.steps, options.json);
     trained_ = training_options(options, setup_, recorded_);
-    trained_.report = [this](const StepReport& report) { (*progress_)(report); };
+    trained_.report = [this](const StepReport& report) {
+      (*progress_)(report);
+      if (metrics_) metrics_->add(report, progress_->step_seconds());
+    };
+    if (metrics_) metrics_->begin();
   }
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
@@ -78,7 +98,12 @@ class Run {
     progress_->begin();
     stops_.emplace(options_.save, setup_, *progress_);
     trained_.executor.control = &stops_->control();
-    result_ = training_->run(trained_);
+    train_part();
+    while (!result_.stopped && result_.steps < setup_.scenario.run.steps) {
+      save_between();
+      progress_->begin();
+      train_part();
+    }
     stops_->writing();
     status_.clear();
     updates_ = count_updates(progress_->reports(), setup_.schedule.numerics.clip);
@@ -87,7 +112,9 @@ class Run {
 
   /// Each file by itself; in the text, where it is.
   void write(Attempts& attempts) {
-    attempts.make([&] { require_updates(updates_, options_.save); });
+    if (metrics_) attempts.make([&] { metrics_->finish(); });
+    const bool saves_nothing = !setup_.save || !setup_.save->saved();
+    attempts.make([&] { require_updates(updates_, saves_nothing ? options_.save : std::filesystem::path()); });
     const Timeline timeline = make_timeline(setup_, *training_, result_, *progress_);
     files_ = write_run_files(options_, setup_, timeline, *training_, updates_, attempts);
     if (!options_.dump.empty())
@@ -105,6 +132,38 @@ class Run {
   }
 
  private:
+  /// The steps up to the next save.
+  void train_part() {
+    const int left = setup_.scenario.run.steps - result_.steps;
+    const std::int64_t done = training_->steps_done();
+    trained_.executor.steps = setup_.save ? static_cast<int>(setup_.save->steps_to_save(done, left)) : left;
+    trained_.executor.record_steps = std::max(0, recorded_ - result_.steps);
+    stops_->training_after(done);
+    ExecutorResult part = training_->run(trained_);
+    result_.steps += part.steps;
+    result_.stopped = part.stopped;
+    result_.recorder.append(std::move(part.recorder));
+  }
+
+  /// What cannot be saved now may be later: no reason to end what is trained.
+  void save_between() {
+    const std::int64_t step = training_->steps_done();
+    stops_->saving();
+    status_.show(fmt::format("saving step {}", step));
+    try {
+      const auto folder = setup_.save->save(*training_, setup_.description, setup_.schedule, setup_.scenario.model);
+      status_.clear();
+      if (folder && !options_.json) print_out(saved_text(step, *folder));
+      stops_->saved(step);
+    } catch (const std::exception& error) {
+      status_.clear();
+      tell(fmt::format(
+          "penstock-exec: step {} is not saved, and training goes on; the next attempt is after step {}. "
+          "{}\n",
+          step, step + setup_.save->steps_to_save(step, setup_.scenario.run.steps - result_.steps), error.what()));
+    }
+  }
+
   void predict() {
     recorded_ =
         recorded_steps(setup_.schedule, setup_.scenario.run.steps, setup_.backend->is_host(), setup_.host_bytes);
@@ -137,6 +196,7 @@ class Run {
   std::optional<RunComparison> comparing_;
   std::optional<Training> training_;
   std::optional<Progress> progress_;
+  std::optional<MetricsLog> metrics_;
   std::optional<RunStops> stops_;
   TrainingOptions trained_;
   ExecutorResult result_;
@@ -148,10 +208,18 @@ class Run {
 
 }  // namespace
 
-int run_command(const RunCommandOptions& options) {
+int run_command(const RunCommandOptions& given) {
+  Scenario scenario = read_scenario(given.scenario);
+  const RunStart start = find_start(given, scenario);
+  const RunCommandOptions& options = start.options;
+  if (start.finished) {
+    print_out(nothing_left_text(*start.finished, options.json));
+    require_output();
+    return kExitDone;
+  }
   ::signal(SIGPIPE, SIG_IGN);  // a reader that has gone is an error of the write, and never the end of what was trained
   StatusLine status;
-  Run run(options, status);
+  Run run(options, std::move(scenario), status);
   run.train();
   Attempts attempts(run.stopped());
   run.write(attempts);

@@ -4,7 +4,6 @@
 
 #include <system_error>
 
-#include "exec/checkpoint/checkpoint.h"
 #include "exec/checkpoint/checkpoint_names.h"
 #include "exec/checkpoint/dump.h"
 #include "exec/data/text_files.h"
@@ -39,22 +38,26 @@ void check_run_outputs(const RunCommandOptions& options, const Scenario& scenari
   files.reads(options.schedule);
   files.reads(options.resume);
   files.replaces(options.save, "--save", options.resume);
-  add_names_beside(options.save, files);
+  if (scenario.run.checkpoint.every == 0) add_names_beside(options.save, files);
   files.writes(beside, "--timeline");
   files.writes(options.timeline, "--timeline");
   files.writes(options.record, "--record");
+  files.writes(scenario.run.metrics, "[log] metrics");
   files.writes_into(options.compare, comparison_files(options.compare, options.schedule), "--compare");
   files.writes_into(options.dump, kDumpFiles, "--dump");
   files.check();
+}
+
+std::string saved_text(std::int64_t step, const std::filesystem::path& folder) {
+  return fmt::format("saved step {} to {}\n", step, folder.string());
 }
 
 std::string write_run_files(const RunCommandOptions& options, const RunSetup& setup, const Timeline& timeline,
                             const Training& training, const RunUpdates& updates, Attempts& attempts) {
   std::string text;
   const auto save = [&] {
-    save_checkpoint(*setup.save, {training.steps_done(), setup.description}, setup.schedule, setup.scenario.model,
-                    training.states());
-    text += fmt::format("saved step {} to {}\n", training.steps_done(), options.save.string());
+    if (const auto folder = setup.save->save(training, setup.description, setup.schedule, setup.scenario.model))
+      text += saved_text(training.steps_done(), *folder);
   };
   const auto record = [&] {
     write_recording(make_recording(setup.scenario, options.scenario.overrides, setup.schedule, timeline, build_commit(),

@@ -16,6 +16,8 @@ namespace penstock::exec {
 /// `beside`: where the schedule goes that the policy wrote; empty: nowhere, or not known yet.
 void check_run_outputs(const RunCommandOptions& options, const Scenario& scenario, const std::filesystem::path& beside);
 
+std::string saved_text(std::int64_t step, const std::filesystem::path& folder);
+
 /// The checkpoint, the recording, the timeline and, where the policy wrote it, the schedule, each by itself. Returns,
 /// to be printed, where they are.
 std::string write_run_files(const RunCommandOptions& options, const RunSetup& setup, const Timeline& timeline,

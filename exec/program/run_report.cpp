@@ -112,18 +112,24 @@ void Progress::operator()(const StepReport& report) {
   step_seconds_ = seconds;
   done_ = report.step;
   status_.clear();
+  const bool is_last = report.step >= last_step_;
   if (!json_)
-    print_out(fmt::format("step {:>5}  loss {:.6f}  norm {:<9.4g} lr {:.3e}  {:>9.1f} tokens/s{}\n", report.step,
+    print_out(fmt::format("step {:>5}  loss {:.6f}  norm {:<9.4g} lr {:.3e}  {:>9.1f} tokens/s{}{}\n", report.step,
                           report.loss, report.gradient_norm, report.learning_rate,
                           static_cast<double>(tokens_per_step_) / seconds,
+                          is_last ? "" : fmt::format("  {} left", time_left(report.step, seconds)),
                           report.skipped ? "  NOT UPDATED: the gradient norm is not finite" : ""));
-  if (report.step < last_step_) status_.show(bar(report.step, seconds));
+  if (!is_last) status_.show(bar(report.step, seconds));
+}
+
+std::string Progress::time_left(std::int64_t step, double seconds) const {
+  return format_seconds(seconds * static_cast<double>(last_step_ - step));
 }
 
 std::string Progress::bar(std::int64_t step, double seconds) const {
   const auto filled = static_cast<std::size_t>(30 * step / std::max<std::int64_t>(1, last_step_));
   return fmt::format("[{}{}] step {} of {}, about {} left", std::string(filled, '#'), std::string(30 - filled, '.'),
-                     step, last_step_, format_seconds(seconds * static_cast<double>(last_step_ - step)));
+                     step, last_step_, time_left(step, seconds));
 }
 
 Timeline make_timeline(const RunSetup& setup, const Training& training, const ExecutorResult& result,

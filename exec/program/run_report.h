@@ -32,6 +32,7 @@ class Progress {
   const std::vector<StepReport>& reports() const { return reports_; }
 
  private:
+  std::string time_left(std::int64_t step, double seconds) const;  // if every step takes `seconds`
   std::string bar(std::int64_t step, double seconds) const;
 
   StatusLine& status_;

@@ -62,10 +62,10 @@ void resume(std::unique_ptr<Checkpoint> checkpoint, const fs::path& from, const 
   setup.resumed = std::move(resumed);
 }
 
-std::unique_ptr<SaveTarget> open_save_target(const fs::path& folder) {
-  auto target = std::make_unique<SaveTarget>(folder);
-  for (const std::string& text : target->notes()) note(text);
-  return target;
+std::unique_ptr<RunSaves> open_saves(const fs::path& folder, const CheckpointOptions& options) {
+  auto saves = std::make_unique<RunSaves>(folder, options);
+  for (const std::string& text : saves->notes()) note(text);
+  return saves;
 }
 
 /// What the run begins with.
@@ -105,9 +105,9 @@ void plan_and_prove(const RunCommandOptions& options, const MemoryLimits& limits
 
 }  // namespace
 
-RunSetup prepare_run(const RunCommandOptions& options, StatusLine& status) {
+RunSetup prepare_run(const RunCommandOptions& options, Scenario given, StatusLine& status) {
   RunSetup setup;
-  setup.scenario = read_scenario(options.scenario);
+  setup.scenario = std::move(given);
   require_computed(setup.scenario.model.config, setup.scenario.sequence_length, options.scenario.scenario.string());
   say_notes(setup.scenario, "penstock-exec");
   RunOptions& run = setup.scenario.run;
@@ -116,13 +116,13 @@ RunSetup prepare_run(const RunCommandOptions& options, StatusLine& status) {
   const Scenario& scenario = setup.scenario;
   if (!options.record.empty()) require_recordable(scenario, options.schedule);
   check_run_outputs(options, scenario, {});
-  if (!options.save.empty()) setup.save = open_save_target(options.save);
+  if (!options.save.empty()) setup.save = open_saves(options.save, run.checkpoint);
   const TokenShape shape{scenario.sequences, scenario.sequence_length, scenario.model.config.vocabulary};
   status.update("reading the data");
   setup.tokens = open_tokens(scenario.run.data, scenario.run.data_kind, scenario.path, shape, scenario.run.seed);
   status.clear();
   const std::set<std::string> allowed = allowed_keys(options.allow_changed);
-  if (!allowed.empty() && options.resume.empty())
+  if (!allowed.empty() && options.resume.empty() && !options.is_auto_resume)
     throw InputError(
         "--allow-changed: is about a checkpoint that is gone on with; give --resume FOLDER, or leave it out");
   std::unique_ptr<Checkpoint> checkpoint;
@@ -145,7 +145,9 @@ RunSetup prepare_run(const RunCommandOptions& options, StatusLine& status) {
     setup.schedule_beside = schedule_beside(options.timeline, schedule_hash(setup.schedule));
     check_run_outputs(options, scenario, setup.schedule_beside);
   }
-  if (setup.save) setup.save->require_room(checkpoint_file_bytes(setup.schedule.numerics, scenario.model));
+  if (setup.save)
+    setup.save->require_place(checkpoint ? checkpoint->step() : 0, run.steps,
+                              checkpoint_file_bytes(setup.schedule.numerics, scenario.model));
   setup.description = describe_run(setup.schedule, scenario.run, setup.tokens->checksum());
   if (checkpoint) {
     status.update("reading the checkpoint");

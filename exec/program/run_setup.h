@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "exec/checkpoint/run_description.h"
-#include "exec/checkpoint/save_target.h"
 #include "exec/checkpoint/state_source.h"
 #include "exec/data/tokens.h"
 #include "exec/program/commands.h"
+#include "exec/program/run_saves.h"
 #include "exec/program/setup.h"
 #include "exec/runtime/backend.h"
 #include "exec/runtime/run_memory.h"
@@ -45,12 +45,12 @@ struct RunSetup {
   BesideArenas beside;                    // what of them was left to the run itself
   TierCapacities room;                    // what arenas could take
   const BlockStore* store = nullptr;      // `drive`, as long as it or the training lives
-  std::unique_ptr<SaveTarget> save;       // nullptr: nothing is saved
+  std::unique_ptr<RunSaves> save;         // nullptr: nothing is saved
   RunDescription description;
   std::optional<Resumed> resumed;
 };
 
-/// Everything that can be wrong is found out here, before memory is taken.
-RunSetup prepare_run(const RunCommandOptions& options, StatusLine& status);
+/// Everything that can be wrong is found out here, before memory is taken. `options`: as find_start fills them in.
+RunSetup prepare_run(const RunCommandOptions& options, Scenario scenario, StatusLine& status);
 
 }  // namespace penstock::exec

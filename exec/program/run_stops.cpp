@@ -58,12 +58,30 @@ RunStops::RunStops(const std::filesystem::path& save, const RunSetup& setup, con
     : save_(save),
       setup_(setup),
       progress_(progress),
+      saved_(setup.steps_before),
+      part_before_(setup.steps_before),
       signals_([this](int wishes, std::string_view cause) { heard(wishes, cause); }) {}
 
 RunStops::~RunStops() {
   const std::lock_guard lock(mutex_);
   has_ended_ = true;
   changed_.notify_all();
+}
+
+void RunStops::training_after(std::int64_t step) {
+  const std::lock_guard lock(mutex_);
+  is_writing_ = false;
+  part_before_ = step;
+}
+
+void RunStops::saving() {
+  const std::lock_guard lock(mutex_);
+  is_writing_ = true;
+}
+
+void RunStops::saved(std::int64_t step) {
+  const std::lock_guard lock(mutex_);
+  saved_ = step;
 }
 
 void RunStops::writing() {
@@ -74,12 +92,14 @@ void RunStops::writing() {
 }
 
 void RunStops::heard(int wishes, std::string_view cause) {
-  StopState state{wishes, cause, setup_.steps_before, progress_.done(), 0, -1, save_, false};
+  StopState state{wishes, cause, 0, progress_.done(), 0, -1, save_, false};
   {
     const std::lock_guard lock(mutex_);
     state.is_writing = is_writing_;
+    state.before = saved_;
+    state.last = part_before_;
   }
-  state.last = state.before + control_.stop();
+  state.last += control_.stop();
   state.seconds_left = seconds_left(state.last - state.done);
   const std::string text = stop_text(state);
   if (wishes >= 3 && !state.is_writing) return end_at_once(text);

@@ -25,7 +25,7 @@ namespace penstock::exec {
 struct StopState {
   int wishes = 1;
   std::string_view cause;      // "Ctrl-C"
-  std::int64_t before = 0;     // steps behind the run's first one
+  std::int64_t before = 0;     // the last step that is saved, or that the run began after
   std::int64_t done = 0;       // the last step that ended
   std::int64_t last = 0;       // the last one that is to end
   double seconds_left = -1;    // until then; 0: more than expected has passed; negative: not known
@@ -42,6 +42,12 @@ class RunStops {
   ~RunStops();
 
   RunControl& control() { return control_; }
+  /// Steps are trained on after `step`.
+  void training_after(std::int64_t step);
+  /// Between steps, a checkpoint is written now.
+  void saving();
+  /// It is there.
+  void saved(std::int64_t step);
   /// The last step is over, files are written now.
   void writing();
 
@@ -56,7 +62,8 @@ class RunStops {
   RunControl control_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool is_writing_ = false, has_ended_ = false;  // guarded by mutex_
+  bool is_writing_ = false, has_ended_ = false;  // guarded by mutex_, as what follows is
+  std::int64_t saved_, part_before_;             // steps
   StopSignals signals_;                          // last: it calls `heard`
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 namespace penstock::exec {
 
@@ -18,6 +19,15 @@ std::vector<OpTime> Recorder::times(int first_step, int steps) const {
                         static_cast<double>(span.end - origin) * 1e-9});
     }
   return result;
+}
+
+void Recorder::append(Recorder next) {
+  if (steps_ == 0) {
+    *this = std::move(next);
+    return;
+  }
+  spans_.insert(spans_.end(), next.spans_.begin(), next.spans_.end());
+  steps_ += next.steps_;
 }
 
 }  // namespace penstock::exec

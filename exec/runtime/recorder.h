@@ -32,6 +32,8 @@ class Recorder {
   /// step 0. REQUIRES: nobody records any more.
   std::vector<OpTime> times(int first_step, int steps) const;
   int steps() const { return steps_; }
+  /// What a run recorded that went on where this one ended. REQUIRES: all that this one records was run.
+  void append(Recorder next);
 
  private:
   struct Span {

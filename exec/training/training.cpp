@@ -7,14 +7,15 @@
 #include <utility>
 
 #include "exec/runtime/bind.h"
+#include "exec/training/learning_rate.h"
 
 namespace penstock::exec {
 namespace {
 
 AdamHyper hyper_of_step(const TrainingOptions& options, std::int64_t number) {
   AdamHyper hyper = options.hyper;
-  const auto warmup = static_cast<double>(options.learning_rate_warmup_steps);
-  if (static_cast<double>(number) < warmup) hyper.learning_rate *= static_cast<double>(number) / warmup;
+  hyper.learning_rate =
+      learning_rate_of_step(number, hyper.learning_rate, options.learning_rate_warmup_steps, options.rate);
   return hyper;
 }
 

@@ -16,12 +16,14 @@
 #include "exec/memory/memory.h"
 #include "exec/optimizer/adamw.h"
 #include "exec/runtime/executor.h"
+#include "shared/scenario/training_options.h"
 
 namespace penstock::exec {
 
 struct TrainingOptions {
-  AdamHyper hyper;
-  int learning_rate_warmup_steps = 0;             // linear: step t uses t / warmup of the rate
+  AdamHyper hyper;  // learning_rate: the highest
+  int learning_rate_warmup_steps = 0;
+  RateOptions rate;
   const TokenSource* tokens = nullptr;            // REQUIRED
   std::function<void(const StepReport&)> report;  // called once per step, in order, from a host lane
   ExecutorOptions executor;

@@ -14,10 +14,11 @@
 #include "shared/model/model.h"
 #include "shared/policy/parameters.h"
 #include "shared/scenario/cost_keys.h"
+#include "shared/scenario/training_options.h"
 
 namespace penstock {
 
-/// [run]: only the executor reads it.
+/// [run], [optimizer], [checkpoint] and [log]: only the executor reads them.
 struct RunOptions {
   int steps = 10;
   int warmup_steps = 2;
@@ -26,6 +27,7 @@ struct RunOptions {
   bool deterministic = true;     // false: the faster attention backward, whose last bits vary from run to run
   double learning_rate = 3e-4;
   int learning_rate_warmup_steps = 0;  // linear from 0
+  RateOptions rate;                    // after it
   double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0.1;
   double max_norm = 1.0;
   std::filesystem::path data;            // a token file, or text whose bytes are the tokens; empty: see exec/data
@@ -33,6 +35,8 @@ struct RunOptions {
   std::filesystem::path weights;         // safetensors; empty: random
   double link_h2d_bytes_per_second = 0;  // host backend: throttle that stands in for a link; 0 = none
   double link_d2h_bytes_per_second = 0;
+  CheckpointOptions checkpoint;
+  std::filesystem::path metrics;  // JSONL, a line per step; empty: none
 };
 
 /// One key of [software]: how another system was configured; only `fit` and `validate` read it.

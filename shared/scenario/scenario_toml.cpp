@@ -18,6 +18,7 @@
 #include "shared/model/sequence_limits.h"
 #include "shared/scenario/policy_toml.h"
 #include "shared/scenario/scenario.h"
+#include "shared/scenario/training_toml.h"
 #include "shared/toml_reader.h"
 #include "shared/units.h"
 
@@ -77,7 +78,8 @@ class ScenarioReader {
   }
 
   Scenario read() {
-    check_tables(document_, {"model", "machine", "workload", "policy", "run", "cost", "software", "published"});
+    check_tables(document_, {"model", "machine", "workload", "policy", "run", "optimizer", "checkpoint", "log", "cost",
+                             "software", "published"});
     TomlSection(document_, "").finish();
     read_model();
     read_machine();
@@ -213,8 +215,10 @@ class ScenarioReader {
   void read_run() {
     TomlSection section(document_, "run");
     read_duration(section);
-    read_optimizer(section);
     RunOptions& run = scenario_.run;
+    read_optimizer(document_, section, run);
+    read_checkpoint(document_, scenario_.path, run);
+    read_log(document_, scenario_.path, run);
     if (section.has("backend")) run.backend = kBackends[section.choice("backend", kBackends)];
     if (section.has("deterministic")) run.deterministic = section.boolean("deterministic");
     scenario_.machine.gpu.deterministic = run.deterministic;
@@ -237,22 +241,6 @@ class ScenarioReader {
     }
     run.warmup_steps = std::min(run.warmup_steps, run.steps - 1);
     if (section.has("seed")) run.seed = static_cast<std::uint64_t>(section.integer("seed", 0, INT64_MAX));
-  }
-
-  void read_optimizer(TomlSection& section) {
-    RunOptions& run = scenario_.run;
-    const auto number = [&](const char* key, double& value, double low, double high) {
-      if (section.has(key)) value = section.number(key, low, high);
-    };
-    number("learning_rate", run.learning_rate, 0, 100);
-    number("beta1", run.beta1, 0, 0.999999);
-    number("beta2", run.beta2, 0, 0.999999);
-    number("epsilon", run.epsilon, 1e-30, 1);
-    number("weight_decay", run.weight_decay, 0, 100);
-    number("max_norm", run.max_norm, 1e-30, 1e30);
-    if (section.has("learning_rate_warmup_steps"))
-      run.learning_rate_warmup_steps =
-          static_cast<int>(section.integer("learning_rate_warmup_steps", 0, 1'000'000'000));
   }
 
   void read_prices() {
@@ -333,7 +321,8 @@ std::filesystem::path scenario_path(const std::string& key, const TomlValue& val
   const std::filesystem::path given = std::get<std::string>(value.value);
   std::error_code ignored;
   if (given.is_absolute()) return given;
-  if (value.place.starts_with(kOverridePlace) && std::filesystem::exists(given, ignored)) return given;
+  const bool is_output = key == "checkpoint.folder" || key == "log.metrics";  // which need not be there yet
+  if (value.place.starts_with(kOverridePlace) && (is_output || std::filesystem::exists(given, ignored))) return given;
   const auto kind = catalogue_kind(key);
   return kind ? file_beside(*kind, scenario.parent_path(), given) : scenario.parent_path() / given;
 }

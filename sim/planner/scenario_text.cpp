@@ -34,7 +34,8 @@ constexpr std::pair<std::string_view, CatalogueKind> kCatalogueKeys[] = {
     {"model.config", CatalogueKind::model},        {"machine.hardware", CatalogueKind::hardware},
     {"machine.card", CatalogueKind::card},         {"machine.host", CatalogueKind::host},
     {"machine.software", CatalogueKind::software}, {"cost.prices", CatalogueKind::prices}};
-constexpr std::string_view kOtherPaths[] = {"machine.profile", "machine.nvme_path", "run.data", "run.weights"};
+constexpr std::string_view kOtherPaths[] = {"machine.profile", "machine.nvme_path", "run.data",
+                                            "run.weights",     "checkpoint.folder", "log.metrics"};
 
 /// Whether the value is a name that means the same wherever the scenario lies. Cards and hosts go by many names.
 bool is_catalogue_name(const std::string& key, const std::string& text, const fs::path& found, const fs::path& target) {
@@ -77,7 +78,8 @@ std::string path_text(const std::string& key, const TomlValue& value, const fs::
 std::string tables_text(const TomlDocument& document, const fs::path& source, const fs::path& target,
                         const Candidate* plan) {
   std::string text;
-  for (const char* name : {"model", "machine", "workload", "policy", "run", "cost", "software"}) {
+  for (const char* name :
+       {"model", "machine", "workload", "policy", "run", "optimizer", "checkpoint", "log", "cost", "software"}) {
     if (plan != nullptr && std::string_view(name) == "policy") {
       text += policy_text(plan->parameters);
       continue;

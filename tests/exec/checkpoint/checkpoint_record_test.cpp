@@ -29,6 +29,18 @@ TEST(CheckpointRecord, ReadsBackWhatWasWritten) {
     EXPECT_EQ(read.description.values[i].value, record.description.values[i].value);
 }
 
+/// Records of before there were schedules are of a constant rate.
+TEST(CheckpointRecord, KeysThatCameLaterMayBeMissing) {
+  CheckpointRecord record = some_record();
+  const auto is_later = [](const DescribedValue& value) { return value.is_later; };
+  EXPECT_EQ(std::erase_if(record.description.values, is_later), 4u);
+  const CheckpointRecord read = parse_record(record_text(record), "run.json");
+  EXPECT_EQ(read.description.find("schedule")->value, "\"constant\"");
+  EXPECT_EQ(read.description.find("total_steps")->value, "null");
+  record.description.values.pop_back();  // of the first ones all are there
+  EXPECT_MENTIONS(error_text([&] { parse_record(record_text(record), "run.json"); }), "another version");
+}
+
 TEST(CheckpointRecord, EveryFlippedBitIsFound) {
   const std::string text = record_text(some_record());
   for (std::size_t i = 0; i < text.size(); ++i)

@@ -72,6 +72,15 @@ TEST(RunDescription, EachKeyThatDecidesIsItsOwn) {
       {"max_norm", [](DescribedRun& r) { r.run.max_norm = 2; }},
       {"data", [](DescribedRun& r) { r.data = "random"; }},
   };
+  DescribedRun decaying;
+  decaying.run.rate = {RateSchedule::wsd, 100, 1e-5, 20};
+  const std::vector<Case> of_decaying = {
+      {"schedule", [](DescribedRun& r) { r.run.rate.schedule = RateSchedule::linear, r.run.rate.decay_steps = 0; }},
+      {"total_steps", [](DescribedRun& r) { ++r.run.rate.total_steps; }},
+      {"final_learning_rate", [](DescribedRun& r) { r.run.rate.final_rate = 0; }},
+      {"decay_steps", [](DescribedRun& r) { ++r.run.rate.decay_steps; }},
+  };
+  for (const Case& each : of_decaying) EXPECT_EQ(changed_keys(each.change, decaying).front(), each.key);
   for (const Case& each : cases) EXPECT_EQ(changed_keys(each.change), std::vector<std::string>{each.key}) << each.key;
 }
 
@@ -88,6 +97,11 @@ TEST(RunDescription, WhatOnlyMovesDataIsNotInIt) {
       [](DescribedRun& r) { r.run.data = "moved"; },
       [](DescribedRun& r) { r.run.weights = "elsewhere"; },
       [](DescribedRun& r) { r.run.link_h2d_bytes_per_second = 1; },
+      [](DescribedRun& r) {
+        r.run.checkpoint = {5, 7, "elsewhere"};
+      },
+      [](DescribedRun& r) { r.run.metrics = "elsewhere"; },
+      [](DescribedRun& r) { r.run.rate.total_steps = 100; },  // of a constant rate
   };
   for (std::size_t i = 0; i < changes.size(); ++i) EXPECT_TRUE(changed_keys(changes[i]).empty()) << i;
 }
@@ -116,6 +130,8 @@ TEST(RunDescription, WhatHasNoEffectMayDiffer) {
 TEST(RunDescription, AllowedKeysAreKnownOnesThatMayChange) {
   EXPECT_EQ(allowed_keys({"seed", "run.learning_rate", "workload.sequences"}),
             (std::set<std::string>{"learning_rate", "seed", "sequences"}));
+  EXPECT_EQ(allowed_keys({"optimizer.learning_rate", "optimizer.schedule"}),
+            (std::set<std::string>{"learning_rate", "schedule"}));
   EXPECT_EQ(allowed_keys({"rope_scaling.factor"}), (std::set<std::string>{"rope_scaling.factor"}));
   EXPECT_MENTIONS(error_text([] { allowed_keys({"sed"}); }), "did you mean seed?");
   EXPECT_MENTIONS(error_text([] { allowed_keys({"policy.seed"}); }), "did you mean seed?");

@@ -1,0 +1,120 @@
+#include "exec/program/metrics_log.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <stdexcept>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include "shared/error.h"
+#include "shared/file_calls.h"
+#include "shared/standard_streams.h"
+
+namespace penstock::exec {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::string_view kBegin = "{\"step\":";
+constexpr std::size_t kLongestLine = 4096;
+
+/// Nothing if it is no line of a metrics file.
+std::optional<std::int64_t> step_of(std::string_view line) {
+  if (!line.starts_with(kBegin)) return std::nullopt;
+  const json parsed = json::parse(line, nullptr, false);
+  if (!parsed.is_object() || !parsed["step"].is_number_integer()) return std::nullopt;
+  return parsed["step"].get<std::int64_t>();
+}
+
+bool may_be_cut_off(std::string_view line) { return line.starts_with(kBegin) || kBegin.starts_with(line); }
+
+std::string line_of(const StepReport& report, double seconds, std::int64_t tokens) {
+  const nlohmann::ordered_json line = {{"step", report.step},
+                                       {"loss", report.loss},
+                                       {"gradient_norm", report.gradient_norm},
+                                       {"learning_rate", report.learning_rate},
+                                       {"skipped", report.skipped},
+                                       {"seconds", seconds},
+                                       {"tokens_per_second", static_cast<double>(tokens) / seconds}};
+  return line.dump() + "\n";
+}
+
+}  // namespace
+
+std::int64_t kept_metrics_bytes(const std::filesystem::path& path, std::int64_t steps_before) {
+  std::ifstream file(path, std::ios::binary);
+  std::vector<char> buffer(kLongestLine);
+  std::int64_t kept = 0, last = 0;
+  bool keeps = true;
+  for (std::int64_t number = 1; file; ++number) {
+    file.getline(buffer.data(), static_cast<std::streamsize>(buffer.size()));
+    const std::string_view line(buffer.data());
+    if (file.eof() && may_be_cut_off(line)) break;  // also nothing at all
+    const std::optional<std::int64_t> step = file.good() ? step_of(line) : std::nullopt;
+    if (!step || *step <= last)
+      throw InputError(
+          fmt::format("{}:{}: [log] metrics: is no line of metrics, or not of a later step than the one "
+                      "before; name another file",
+                      path.string(), number));
+    last = *step;
+    keeps = keeps && last <= steps_before;
+    if (keeps) kept = static_cast<std::int64_t>(file.tellg());
+  }
+  return kept;
+}
+
+MetricsLog::MetricsLog(const std::filesystem::path& path, std::int64_t steps_before, std::int64_t tokens_per_step)
+    : path_(path), steps_before_(steps_before), tokens_per_step_(tokens_per_step) {
+  kept_metrics_bytes(path_, steps_before_);
+}
+
+MetricsLog::~MetricsLog() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+void MetricsLog::begin() {
+  descriptor_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666);
+  if (descriptor_ >= 0 && system_calls().lock(descriptor_) != 0 && errno == EWOULDBLOCK)
+    throw InputError(fmt::format("{}: [log] metrics: another run writes to it; name another file", path_.string()));
+  if (descriptor_ >= 0) end_ = kept_metrics_bytes(path_, steps_before_);
+  if (descriptor_ < 0 || ::ftruncate(descriptor_, end_) != 0)
+    throw std::runtime_error(
+        fmt::format("{}: cannot be written: {}", path_.string(), std::generic_category().message(errno)));
+}
+
+void MetricsLog::add(const StepReport& report, double seconds) {
+  pending_ += line_of(report, seconds, tokens_per_step_);
+  if (write_pending() || told_) return;
+  told_ = true;
+  tell(
+      fmt::format("penstock-exec: {}: the line of step {} cannot be written: {}; training goes on, and so do the "
+                  "attempts\n",
+                  path_.string(), report.step, std::generic_category().message(errno)));
+}
+
+/// False, with errno, if something is left.
+bool MetricsLog::write_pending() {
+  while (!pending_.empty()) {
+    const ssize_t written = system_calls().pwrite(descriptor_, pending_.data(), pending_.size(), end_);
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return false;
+    end_ += written;
+    pending_.erase(0, static_cast<std::size_t>(written));
+  }
+  return true;
+}
+
+void MetricsLog::finish() {
+  if (write_pending() && system_calls().fsync(descriptor_) == 0) return;
+  throw std::runtime_error(fmt::format("{}: the last lines of metrics could not be written: {}", path_.string(),
+                                       std::generic_category().message(errno)));
+}
+
+}  // namespace penstock::exec

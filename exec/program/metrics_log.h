@@ -1,0 +1,47 @@
+// [log] metrics: a file with one line of JSON per step, which a run that goes on appends to.
+//
+//   {"step", "loss", "gradient_norm", "learning_rate", "skipped", "seconds", "tokens_per_second"}
+//
+// A value that is not finite is null. Steps ascend and none is there twice: what stands there of steps that are trained
+// again, and a line that was cut off at the end, are replaced.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "exec/runtime/bound_op.h"
+
+namespace penstock::exec {
+
+class MetricsLog {
+ public:
+  /// `steps_before`: those behind the run's first one. Changes nothing yet. Throws InputError if something else than
+  /// such lines is in the file.
+  MetricsLog(const std::filesystem::path& path, std::int64_t steps_before, std::int64_t tokens_per_step);
+  ~MetricsLog();
+  MetricsLog(const MetricsLog&) = delete;
+  MetricsLog& operator=(const MetricsLog&) = delete;
+
+  /// Takes the file, as far as it is kept. Throws InputError if another run writes to it, std::runtime_error.
+  void begin();
+  /// What cannot be written is said once and tried again with the next step.
+  void add(const StepReport& report, double seconds);
+  /// Throws std::runtime_error if lines are lost.
+  void finish();
+
+ private:
+  bool write_pending();
+
+  std::filesystem::path path_;
+  std::int64_t steps_before_, tokens_per_step_;
+  int descriptor_ = -1;
+  std::int64_t end_ = 0;  // bytes of whole lines in the file
+  std::string pending_;   // lines to come
+  bool told_ = false;
+};
+
+/// Bytes of the leading lines of steps up to `steps_before`. Throws InputError as MetricsLog.
+std::int64_t kept_metrics_bytes(const std::filesystem::path& path, std::int64_t steps_before);
+
+}  // namespace penstock::exec

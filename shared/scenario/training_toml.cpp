@@ -1,0 +1,98 @@
+#include "shared/scenario/training_toml.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <variant>
+
+namespace penstock {
+namespace {
+
+constexpr std::int64_t kMostSteps = 1'000'000'000;
+
+/// The table in which a key stands that may stand in both; nullptr if in none.
+TomlSection* table_of(TomlSection& optimizer, TomlSection& run, const char* key, const char* key_in_run) {
+  const bool is_new = optimizer.has(key), is_old = run.has(key_in_run);
+  if (is_new && is_old)
+    run.fail(key_in_run, fmt::format("stands beside {}, which says the same; keep that", optimizer.place(key)));
+  return is_new ? &optimizer : is_old ? &run : nullptr;
+}
+
+void read_rate(TomlSection& optimizer, TomlSection& run_section, RunOptions& run) {
+  RateOptions& rate = run.rate;
+  if (optimizer.has("schedule"))
+    rate.schedule = static_cast<RateSchedule>(optimizer.choice("schedule", kRateSchedules));
+  const bool is_wsd = rate.schedule == RateSchedule::wsd;
+  const bool has_total = optimizer.has("total_steps");
+  if (has_total) rate.total_steps = optimizer.integer("total_steps", 2, kMostSteps);
+  if (optimizer.has("final_learning_rate"))
+    rate.final_rate = optimizer.number("final_learning_rate", 0, run.learning_rate);
+  const bool has_decay = optimizer.has("decay_steps");
+  if (has_decay && !is_wsd) optimizer.fail("decay_steps", "is of schedule = \"wsd\" alone; leave it out");
+  if (rate.schedule == RateSchedule::constant) {
+    for (const char* key : {"total_steps", "final_learning_rate"})
+      if (optimizer.has(key)) optimizer.fail(key, "does nothing with schedule = \"constant\"; leave it out");
+    return;
+  }
+  if (!has_total) {
+    if (!run_section.has("steps"))
+      optimizer.fail("schedule", "needs to know over how many steps: give total_steps here, or [run] steps");
+    rate.total_steps = run.steps;
+  }
+  const std::int64_t peak = std::max<std::int64_t>(1, run.learning_rate_warmup_steps);
+  if (is_wsd && !has_decay) optimizer.fail("schedule", "wsd needs decay_steps, as a tenth of all steps");
+  if (is_wsd) rate.decay_steps = optimizer.integer("decay_steps", 1, kMostSteps);
+  const std::int64_t least = peak + std::max<std::int64_t>(1, rate.decay_steps);
+  if (rate.total_steps < least)
+    optimizer.fail(
+        has_total ? "total_steps" : "schedule",
+        fmt::format("{} steps in all are fewer than the {} that warm-up and decay take", rate.total_steps, least));
+}
+
+/// Of a file or folder that is written.
+std::filesystem::path output_path(TomlSection& section, const char* key, const std::filesystem::path& scenario) {
+  if (section.text(key).empty()) section.fail(key, "expected a path, found an empty text");
+  return scenario_path(section.name() + "." + key, section.value(key), scenario);
+}
+
+}  // namespace
+
+void read_optimizer(const TomlDocument& document, TomlSection& run_section, RunOptions& run) {
+  TomlSection optimizer(document, "optimizer");
+  const auto number = [&](const char* key, double& value, double low, double high) {
+    if (TomlSection* table = table_of(optimizer, run_section, key, key)) value = table->number(key, low, high);
+  };
+  number("learning_rate", run.learning_rate, 0, 100);
+  number("beta1", run.beta1, 0, 0.999999);
+  number("beta2", run.beta2, 0, 0.999999);
+  number("epsilon", run.epsilon, 1e-30, 1);
+  number("weight_decay", run.weight_decay, 0, 100);
+  number("max_norm", run.max_norm, 1e-30, 1e30);
+  const char* const warmup = "warmup_steps";
+  const char* const warmup_in_run = "learning_rate_warmup_steps";
+  if (TomlSection* table = table_of(optimizer, run_section, warmup, warmup_in_run))
+    run.learning_rate_warmup_steps =
+        static_cast<int>(table->integer(table == &optimizer ? warmup : warmup_in_run, 0, kMostSteps));
+  read_rate(optimizer, run_section, run);
+  optimizer.finish();
+}
+
+void read_checkpoint(const TomlDocument& document, const std::filesystem::path& scenario, RunOptions& run) {
+  TomlSection section(document, "checkpoint");
+  CheckpointOptions& checkpoint = run.checkpoint;
+  if (section.has("folder")) checkpoint.folder = output_path(section, "folder", scenario);
+  if (section.has("every")) checkpoint.every = section.integer("every", 1, kMostSteps);
+  if (section.has("keep")) {
+    if (checkpoint.every == 0) section.fail("keep", "does nothing without every; give that, or leave it out");
+    checkpoint.keep = static_cast<int>(section.integer("keep", 1, 1'000'000));
+  }
+  section.finish();
+}
+
+void read_log(const TomlDocument& document, const std::filesystem::path& scenario, RunOptions& run) {
+  TomlSection section(document, "log");
+  if (section.has("metrics")) run.metrics = output_path(section, "metrics", scenario);
+  section.finish();
+}
+
+}  // namespace penstock
