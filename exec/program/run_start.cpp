@@ -9,6 +9,7 @@
 #include "exec/checkpoint/checkpoint.h"
 #include "exec/checkpoint/checkpoint_names.h"
 #include "exec/checkpoint/checkpoint_series.h"
+#include "exec/program/run_saves.h"
 #include "shared/error.h"
 #include "shared/path_kind.h"
 #include "shared/standard_streams.h"
@@ -21,8 +22,11 @@ namespace fs = std::filesystem;
 void note(std::string_view text) { tell(fmt::format("penstock-exec: note: {}\n", text)); }
 
 /// The newest one in the folder of a run that saves every so many steps, or the one at it.
-std::optional<FoundCheckpoint> find_newest(const fs::path& folder, bool is_series) {
-  if (is_series) {
+std::optional<FoundCheckpoint> find_newest(const fs::path& folder, const CheckpointOptions& options) {
+  // A killed run may have left a newer one that has not its name yet.
+  const RunSaves taken_up(folder, options);
+  for (const std::string& text : taken_up.notes()) note(text);
+  if (options.every > 0) {
     std::vector<std::string> passed_over;
     const std::optional<FoundCheckpoint> found = newest_checkpoint(folder, passed_over);
     for (const std::string& text : passed_over) note(text);
@@ -52,7 +56,7 @@ RunStart find_start(const RunCommandOptions& given, const Scenario& scenario) {
         "folder (a folder of the name auto is --resume ./auto)");
   options.resume.clear();
   options.is_auto_resume = true;
-  const std::optional<FoundCheckpoint> found = find_newest(options.save, checkpoint.every > 0);
+  const std::optional<FoundCheckpoint> found = find_newest(options.save, checkpoint);
   if (!found) {
     note(fmt::format("--resume auto: {} has no checkpoint; the run begins with step 1", options.save.string()));
     return start;
