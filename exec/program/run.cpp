@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -157,10 +158,12 @@ class Run {
       stops_->saved(step);
     } catch (const std::exception& error) {
       status_.clear();
+      const std::optional<std::int64_t> saved = setup_.save->saved();
+      const std::string stands = saved ? fmt::format("the checkpoint of step {} stands, ", *saved) : "";
+      const std::int64_t next = step + setup_.save->steps_to_save(step, setup_.scenario.run.steps - result_.steps);
       tell(fmt::format(
-          "penstock-exec: step {} is not saved, and training goes on; the next attempt is after step {}. "
-          "{}\n",
-          step, step + setup_.save->steps_to_save(step, setup_.scenario.run.steps - result_.steps), error.what()));
+          "penstock-exec: step {} is not saved, and training goes on; {}the next attempt is after step {}. {}\n", step,
+          stands, next, error.what()));
     }
   }
 

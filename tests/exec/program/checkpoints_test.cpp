@@ -131,7 +131,10 @@ TEST_F(CheckpointsTest, WhatCannotBeSavedNowIsTriedAgainLater) {
   folder_.write("c/step-4", "in the way");
   const Outcome outcome = run("run s.toml --steps 7");
   EXPECT_EQ(outcome.code, 0) << outcome.err;
-  EXPECT_MENTIONS(outcome.err, "step 4 is not saved, and training goes on; the next attempt is after step 6. ");
+  EXPECT_MENTIONS(
+      outcome.err,
+      "step 4 is not saved, and training goes on; the checkpoint of step 2 stands, the next attempt is after "
+      "step 6. c/step-4: cannot be saved to");
   EXPECT_EQ(saved(), (Names{"step-4", "step-6", "step-7"}));
   EXPECT_EQ(file_text(folder_.path() / "c/step-4"), "in the way");
 }
