@@ -118,10 +118,11 @@ std::vector<Verdict> Judge::judge(const std::vector<Asked>& machines) const {
   options.threads = threads_;
   std::vector<SearchResult> plans;
   try {
-    plans = plan_machines(
-        scenario_, tasks, default_space, options, [&](const std::string& name, const SearchProgress& progress) {
-          status.update(fmt::format("{} machines, {}: {}", tasks.size(), name, progress_text(progress)));
-        });
+    plans = plan_machines(scenario_, tasks, default_space, options,
+                          [&](const std::string& name, const SearchProgress& progress) {
+                            status.update(fmt::format("{} machine{}, {}: {}", tasks.size(),
+                                                      tasks.size() == 1 ? "" : "s", name, progress_text(progress)));
+                          });
   } catch (const InputError& error) {
     // Keys that the planner speaks of may be nobody's.
     throw InputError(fmt::format("{} cannot be planned for in micro-batches of {}: {}", workload_,
