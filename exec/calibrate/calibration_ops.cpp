@@ -106,7 +106,7 @@ void KernelTables::require_all(const Scenario& scenario) const {
   const Numerics& numerics = scenario.policy.numerics;
   const std::int64_t gradient = element_bytes(numerics.sum_on_host ? numerics.gradient_link : numerics.gradient_sum);
   for (const OperandUse& use : kOperandUses)  // every pass that there is
-    for (const Keep keep : {Keep::input, Keep::input_attention, Keep::everything})
+    for (const Keep keep : kKeeps)
       for (const bool writes_output : {false, true})
         for (const bool accumulates : {false, true})
           for (const Kernel& kernel :

@@ -160,7 +160,7 @@ class OperandCheck {
   void value_size(const Access& access) {
     const bool by_keep = access.value.tensor == TensorKind::kept || access.value.tensor == TensorKind::recomputed;
     std::int64_t bytes = -1;
-    for (const Keep keep : {Keep::input, Keep::input_attention, Keep::everything}) {
+    for (const Keep keep : kKeeps) {
       bytes = value_bytes(schedule_, model_, access.value, keep);
       if (bytes == access.bytes) return;
       if (!by_keep) break;

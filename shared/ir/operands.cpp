@@ -5,7 +5,6 @@
 namespace penstock {
 namespace {
 
-constexpr Keep kKeeps[] = {Keep::input, Keep::input_attention, Keep::everything};
 constexpr Pass kPasses[] = {Pass::forward, Pass::recompute, Pass::backward, Pass::loss};
 constexpr LayerKind kKinds[] = {LayerKind::embedding, LayerKind::decoder, LayerKind::head};
 

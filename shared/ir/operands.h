@@ -50,8 +50,8 @@ class OperandTable {
 
   const Schedule& schedule_;
   const Model& model_;
-  std::array<std::int64_t, 3> kept_{}, recomputed_{};                      // by Keep, of a decoder layer
-  std::array<std::array<std::array<std::int64_t, 3>, 4>, 3> workspace_{};  // by LayerKind, Pass, Keep
+  std::array<std::int64_t, kKeeps.size()> kept_{}, recomputed_{};                      // by Keep, of a decoder layer
+  std::array<std::array<std::array<std::int64_t, kKeeps.size()>, 4>, 3> workspace_{};  // by LayerKind, Pass, Keep
 };
 
 }  // namespace penstock

@@ -47,6 +47,17 @@ void add(Hash& hash, const std::vector<Access>& accesses) {
 /// In the order of Work's alternatives when hashes were first taken; 8 was a work that is gone.
 std::size_t work_number(const Work& work) { return work.index() < 8 ? work.index() : work.index() + 1; }
 
+/// In the order of Keep when hashes were first taken; 3 came later.
+int keep_number(Keep keep) {
+  switch (keep) {
+    case Keep::input: return 0;
+    case Keep::input_attention: return 1;
+    case Keep::everything: return 2;
+    case Keep::input_context: break;
+  }
+  return 3;
+}
+
 struct AddWork {
   Hash& hash;
 
@@ -55,7 +66,7 @@ struct AddWork {
     for (const Burst& burst : work.bursts) hash.numbers(burst.bytes, burst.count);
     if (work.threads != 1) hash.numbers(work.threads);
   }
-  void operator()(const TemplateWork& work) const { hash.numbers(work.kind, work.pass, work.keep); }
+  void operator()(const TemplateWork& work) const { hash.numbers(work.kind, work.pass, keep_number(work.keep)); }
   void operator()(const OptimizerWork& work) const { hash.numbers(work.elements, work.threads); }
   void operator()(const AccumulateWork& work) const { hash.numbers(work.elements, work.threads); }
   void operator()(const FinishGradientWork& work) const { hash.numbers(work.elements, work.threads); }

@@ -22,7 +22,8 @@ constexpr auto kTensorNames = [] {
 constexpr std::array kPhases{"forward"sv, "loss"sv, "backward"sv, "optimizer"sv};
 constexpr std::array kLayerKinds{"embedding"sv, "decoder"sv, "head"sv};
 constexpr std::array kPasses{"forward"sv, "recompute"sv, "backward"sv, "loss"sv};
-constexpr std::array kKeeps{"input"sv, "input_attention"sv, "everything"sv};
+constexpr std::array kKeepNames{"input"sv, "input_context"sv, "input_attention"sv, "everything"sv};
+static_assert(kKeepNames.size() == kKeeps.size());
 constexpr std::array kStateFormats{"planes"sv, "master_and_copy"sv, "bf16"sv};
 constexpr std::array kElementTypes{"bf16"sv, "fp32"sv};
 constexpr std::array kWorks{"copy"sv,         "template"sv, "optimizer"sv, "accumulate"sv, "finish_gradient"sv,
@@ -56,7 +57,7 @@ std::span<const std::string_view> tensor_names() { return kTensorNames; }
 std::span<const std::string_view> phase_names() { return kPhases; }
 std::span<const std::string_view> layer_kind_names() { return kLayerKinds; }
 std::span<const std::string_view> pass_names() { return kPasses; }
-std::span<const std::string_view> keep_names() { return kKeeps; }
+std::span<const std::string_view> keep_names() { return kKeepNames; }
 std::span<const std::string_view> state_format_names() { return kStateFormats; }
 std::span<const std::string_view> element_type_names() { return kElementTypes; }
 std::span<const std::string_view> work_names() { return kWorks; }

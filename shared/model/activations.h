@@ -13,6 +13,7 @@
 // each backend; scratch is an enumerator and its place in activations.cpp.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -21,8 +22,15 @@
 
 namespace penstock {
 
-/// What forward keeps for backward besides the layer's input, per layer (docs/design.md, "Activations").
-enum class Keep { input, input_attention, everything };
+/// What forward keeps for backward besides the layer's input, per layer (docs/design.md, "Activations"). Each level has
+/// what those before it have; kSavedActivations says what.
+enum class Keep {
+  input,
+  input_context,    // what attention has made; its output projection is made again
+  input_attention,  // that projection too
+  everything,
+};
+inline constexpr std::array kKeeps{Keep::input, Keep::input_context, Keep::input_attention, Keep::everything};
 
 /// The passes of a template. The head has only `loss`: final norm, logits in chunks, loss, and the gradients of
 /// all three in the same visit, since the scale of the loss (1 / tokens of the step) is known beforehand.
@@ -92,9 +100,9 @@ inline constexpr SavedActivation kSavedActivations[] = {
      }},
     {Activation::qkv, Keep::everything, true,
      [](const Model& m, BatchShape batch, std::int64_t) { return 2 * batch.tokens() * m.qkv_columns(); }},
-    {Activation::attention, Keep::input_attention, true,
+    {Activation::attention, Keep::input_context, true,
      [](const Model& m, BatchShape batch, std::int64_t) { return 2 * batch.tokens() * m.query_columns(); }},
-    {Activation::lse, Keep::input_attention, true,
+    {Activation::lse, Keep::input_context, true,
      [](const Model& m, BatchShape batch, std::int64_t) { return 4 * batch.tokens() * m.config.heads; }},
     {Activation::middle, Keep::input_attention, false,
      [](const Model& m, BatchShape batch, std::int64_t) { return 2 * batch.tokens() * m.config.hidden; }},

@@ -36,7 +36,8 @@ bool has_part(const PassOptions& o, Part part) {
     case Part::embedding_overwrite: return o.kind == LayerKind::embedding && backward && !o.accumulates;
     case Part::embedding_gradient: return o.kind == LayerKind::embedding && backward;
     case Part::make_qkv: return decoder(makes && !everything);
-    case Part::make_middle: return decoder(makes && (!recompute || o.layout.keep == Keep::input));
+    case Part::make_context: return decoder(makes && (!recompute || o.layout.keep < Keep::input_context));
+    case Part::make_middle: return decoder(makes && (!recompute || o.layout.keep < Keep::input_attention));
     case Part::make_gate_up:
     case Part::gate_up_chunk: return decoder(makes && !everything && (output || !later));
     case Part::output_chunk: return decoder(makes && output);

@@ -123,7 +123,8 @@ enum class Part {
   embedding_overwrite,  // where the gradient is not added to
   embedding_gradient,
   make_qkv,
-  make_middle,    // attention and its output projection
+  make_context,   // attention
+  make_middle,    // its output projection
   make_gate_up,   // the norm before the MLP
   gate_up_chunk,  // by chunks of tokens, as the next
   output_chunk,
@@ -205,7 +206,7 @@ inline constexpr auto kTemplateKernels = [] {
           Part::make_qkv, rotary, [](const S& s) { return 4 * s.rows * (s.query + s.key); }, has_no_norm),
       elementwise(
           Part::make_qkv, qk_norm_and_rotary, [](const S& s) { return 6 * s.rows * (s.query + s.key); }, has_norm),
-      TemplateKernel{Part::make_middle, attention, KernelKind::attention_forward},
+      TemplateKernel{Part::make_context, attention, KernelKind::attention_forward},
       matmul(
           Part::make_middle, attention_output,
           [](const S& s) {

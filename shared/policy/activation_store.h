@@ -26,6 +26,7 @@ class ActivationStore {
   void start();
   void start_group(int group);
 
+  const Place& workspace_place() const { return workspace_; }
   Access workspace(std::int64_t bytes) const { return Writer::access(workspace_, bytes, {}); }
 
   /// Forward: the layer's input, and places for its output and (if any) what it keeps.

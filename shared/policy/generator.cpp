@@ -32,7 +32,7 @@ class StepWriter {
         writer_(plan, header(plan), makes),
         activations_(writer_),
         gradients_(writer_),
-        optimizer_(writer_, gradients_),
+        optimizer_(writer_, gradients_, activations_.workspace_place()),
         weights_(writer_, optimizer_.upload_places()) {
     const std::int64_t tokens = plan.input.sequences * (plan.input.sequence_length + 1) * 4;
     tokens_host_ =

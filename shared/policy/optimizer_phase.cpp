@@ -16,10 +16,10 @@ std::int64_t aligned(std::int64_t bytes) { return (bytes + kFieldAlignment - 1) 
 
 }  // namespace
 
-OptimizerPhase::OptimizerPhase(Writer& writer, GradientStream& gradients)
+OptimizerPhase::OptimizerPhase(Writer& writer, GradientStream& gradients, const Place& workspace)
     : writer_(writer), plan_(writer.plan()), gradients_(gradients), tensors_(plan_.state_tensors) {
   make_states();
-  make_slots();
+  make_slots(workspace);
   make_nvme_slots();
   scalars_dram_ = writer_.buffer(TierKind::dram, kScalarBytes, "step scalars (host)");
   if (plan_.any_optimizer_on_gpu()) scalars_hbm_ = writer_.buffer(TierKind::hbm, kScalarBytes, "step scalars");
@@ -43,26 +43,24 @@ void OptimizerPhase::make_states() {
   });
 }
 
-void OptimizerPhase::make_slots() {
+void OptimizerPhase::make_slots(const Place& workspace) {
   slot_of_.resize(static_cast<std::size_t>(plan_.model.layer_count()));
-  std::int64_t slot[2] = {0, 0}, slab[2] = {0, 0};  // decoder, edge
-  for (const auto& [layer, last] : plan_.alike) {
-    const int cls = plan_.is_edge(layer) ? 1 : 0;
-    if (needs_slot(layer)) {
-      std::int64_t bytes = gradient_returns(layer) ? aligned(plan_.gradient_bytes(layer)) : 0;
-      for (const Plan::StateTensor& tensor : tensors_)
-        if (streams(layer)) bytes += aligned(plan_.state_elements(layer) * tensor.element_bytes);
-      slot[cls] = std::max(slot[cls], bytes);
-    } else if (!plan_.optimizer_on_gpu(layer) && plan_.gradient_home(layer) == TierKind::hbm) {
-      slab[cls] = std::max(slab[cls], plan_.gradient_bytes(layer));
-    }
-  }
-  const auto make = [&](std::vector<Place>& places, const char* name, TierKind tier, const std::int64_t(&bytes)[2]) {
+  const std::array<std::int64_t, 2> slot = plan_.update_slots();
+  std::array<std::int64_t, 2> slab{};
+  for (const auto& [layer, last] : plan_.alike)
+    if (!plan_.optimizer_on_gpu(layer) && plan_.gradient_home(layer) == TierKind::hbm)
+      slab[plan_.is_edge(layer) ? 1 : 0] = std::max(slab[plan_.is_edge(layer) ? 1 : 0], plan_.gradient_bytes(layer));
+  const auto make = [&](std::vector<Place>& places, const char* name, TierKind tier,
+                        const std::array<std::int64_t, 2>& bytes) {
     places.resize(3);
     for (std::size_t i = 0; i < 2 && bytes[0] > 0; ++i) places[i] = writer_.buffer(tier, bytes[0], "{} {}", name, i);
     if (bytes[1] > 0) places[2] = writer_.buffer(tier, bytes[1], "{} edge", name);
   };
-  make(slots_, "state slot", TierKind::hbm, slot);
+  if (plan_.update_slots_in_workspace())
+    for (const std::int64_t offset : {std::int64_t{0}, slot[0], 2 * slot[0]})
+      slots_.push_back({workspace.buffer, workspace.offset + offset});
+  else
+    make(slots_, "state slot", TierKind::hbm, slot);
   make(slabs_, "gradient slab (host)", TierKind::dram, slab);
 }
 

@@ -1,10 +1,11 @@
 // Where the optimizer's states lie, the scalars of the step, the updates, and what waits for them.
 //
 // A layer is updated on the host, from DRAM to DRAM, or on the GPU: in place where its states are resident, else
-// streamed through two slots (and one for embedding and head) on a compute lane of its own. A finished gradient that
-// waits in the other tier crosses the link once more. What of a layer lies on NVMe is read into a slot of a ring in
-// DRAM before its update on the host, and written back behind it. A single slot stands for a system that reads, updates
-// and writes one after the other: nothing of a layer is read before all of the layer before it is written.
+// streamed through two slots (and one for embedding and head) on a compute lane of its own; at the end of the step
+// these are bytes of the workspace, which no other op needs any more. A finished gradient that waits in the other tier
+// crosses the link once more. What of a layer lies on NVMe is read into a slot of a ring in DRAM before its update on
+// the host, and written back behind it. A single slot stands for a system that reads, updates and writes one after the
+// other: nothing of a layer is read before all of the layer before it is written.
 #pragma once
 
 #include <vector>
@@ -16,7 +17,8 @@ namespace penstock {
 
 class OptimizerPhase {
  public:
-  OptimizerPhase(Writer& writer, GradientStream& gradients);
+  /// `workspace`: of the template ops, where update slots may lie in it (Plan::update_slots_in_workspace).
+  OptimizerPhase(Writer& writer, GradientStream& gradients, const Place& workspace);
 
   /// Whence each layer's weights go to the GPU, by layer: their state, or its upload copy.
   std::vector<Place> upload_places() const;
@@ -33,7 +35,7 @@ class OptimizerPhase {
 
  private:
   void make_states();
-  void make_slots();
+  void make_slots(const Place& workspace);
   void make_nvme_slots();
   void write_scalars();
   void write_host_passes();
@@ -43,10 +45,8 @@ class OptimizerPhase {
   void read_nvme(int layer);
   void write_nvme(int layer);
   void write_update(int layer);
-  bool streams(int layer) const { return plan_.optimizer_on_gpu(layer) && !plan_.states_resident(layer); }
-  bool gradient_returns(int layer) const {
-    return plan_.optimizer_on_gpu(layer) && plan_.gradient_home(layer) != TierKind::hbm;
-  }
+  bool streams(int layer) const { return plan_.states_stream(layer); }
+  bool gradient_returns(int layer) const { return plan_.gradient_returns(layer); }
   bool needs_slot(int layer) const { return streams(layer) || gradient_returns(layer); }
   bool is_on_nvme(int layer, std::size_t index) const {
     return plan_.state_home(layer, tensors_[index].tensor) == TierKind::nvme;

@@ -173,7 +173,8 @@ void each_parameter(Row&& row) {
       [](auto& p) -> auto& { return p.nvme_slots; }, Count{1, kMostBuffers});
   row(
       ParameterAbout{.key = "keep",
-                     .meaning = "what forward keeps for backward; the rest is recomputed",
+                     .meaning = "what forward keeps for backward; the rest is recomputed. `input_context`: "
+                                "what attention made, but not its output projection",
                      .settles = {"first_layers", "keep_layers"}},
       [](auto& p) -> auto& { return p.keep; }, OneOf{keep_names()});
   row(

@@ -4,6 +4,10 @@
 
 namespace penstock {
 
+namespace {
+std::int64_t aligned(std::int64_t bytes) { return (bytes + kFieldAlignment - 1) / kFieldAlignment * kFieldAlignment; }
+}  // namespace
+
 Plan::Plan(const PolicyInput& policy_input)
     : input(policy_input), parameters(policy_input.parameters), model(policy_input.model), head(model.head_index()) {
   batch = {input.micro_batch, input.sequence_length};
@@ -22,6 +26,8 @@ Plan::Plan(const PolicyInput& policy_input)
     workspace = std::max({workspace, workspace_bytes(layer, Pass::forward), workspace_bytes(layer, Pass::backward)});
     if (recomputes(layer)) workspace = std::max(workspace, workspace_bytes(layer, Pass::recompute));
   }
+  const auto [decoder, edge] = update_slots();
+  if (update_slots_in_workspace()) workspace = std::max(workspace, 2 * decoder + edge);
 }
 
 LayoutOptions Plan::layout(int layer) const { return {keep(layer), parameters.numerics.chunking, input.library_bytes}; }
@@ -110,6 +116,18 @@ LayerKind Plan::kind(int layer) const {
 
 std::int64_t Plan::workspace_bytes(int layer, Pass pass) const {
   return workspace_region(model, kind(layer), pass, batch, layout(layer)).bytes;
+}
+
+std::array<std::int64_t, 2> Plan::update_slots() const {
+  std::array<std::int64_t, 2> slots{};
+  for (const auto& [layer, last] : alike) {
+    std::int64_t bytes = gradient_returns(layer) ? aligned(gradient_bytes(layer)) : 0;
+    for (const StateTensor& tensor : state_tensors)
+      if (states_stream(layer)) bytes += aligned(state_elements(layer) * tensor.element_bytes);
+    std::int64_t& slot = slots[is_edge(layer) ? 1 : 0];
+    slot = std::max(slot, bytes);
+  }
+  return slots;
 }
 
 std::int64_t Plan::sum_bytes(int layer) const {

@@ -49,7 +49,7 @@ struct Plan {
   std::vector<Visit> visits;  // of the first group, in order; every group makes the same
 
   std::int64_t boundary = 0;   // bytes of one boundary activation
-  std::int64_t workspace = 0;  // the largest of any template op
+  std::int64_t workspace = 0;  // the largest of any template op; and update slots that lie in it
   int optimizer_threads = 1;
 
   /// Bytes of a decoder layer's regions for one micro-batch.
@@ -97,6 +97,15 @@ struct Plan {
   bool optimizer_on_gpu(int layer) const;
   bool all_optimizers_on_gpu() const;
   bool any_optimizer_on_gpu() const;
+  /// Whether the layer's states come to the GPU for their update and leave it again.
+  bool states_stream(int layer) const { return optimizer_on_gpu(layer) && !states_resident(layer); }
+  /// Whether its finished gradient waits elsewhere and comes back for an update on the GPU.
+  bool gradient_returns(int layer) const { return optimizer_on_gpu(layer) && gradient_home(layer) != TierKind::hbm; }
+  /// Bytes of a place through which a layer is updated on the GPU, [decoder, edge]: its streamed states, and behind
+  /// them a gradient that returns; 0: none is. There are two for decoder layers.
+  std::array<std::int64_t, 2> update_slots() const;
+  /// Whether these places are bytes of the workspace: no other op has use for it behind the last backward op.
+  bool update_slots_in_workspace() const { return parameters.optimizer_time == OptimizerTime::end; }
   bool scalars_on_gpu() const { return all_optimizers_on_gpu() && !parameters.numerics.sum_on_host; }
   bool has_upload_copy(int layer) const;    // weights cross the link from a copy beside the state
   TierKind gradient_home(int layer) const;  // where the finished gradient waits
@@ -130,7 +139,7 @@ struct Plan {
   };
   std::vector<Stay> stays_;  // by layer; those of embedding and head mean nothing
   std::vector<Range> kept_alike_;
-  std::array<std::int64_t, 3> kept_{}, recomputed_{};  // by Keep
+  std::array<std::int64_t, kKeeps.size()> kept_{}, recomputed_{};  // by Keep
 };
 
 /// Throws InputError for parameters that contradict each other or the workload.

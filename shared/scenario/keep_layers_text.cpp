@@ -4,14 +4,15 @@
 
 #include <algorithm>
 #include <charconv>
+#include <span>
 
 #include "shared/error.h"
+#include "shared/ir/schedule_names.h"
 
 namespace penstock {
 namespace {
 
-constexpr std::string_view kKeeps[] = {"input", "input_attention", "everything"};  // in the order of Keep
-constexpr std::string_view kTiers[] = {"hbm", "dram"};                             // in the order of TierKind
+constexpr std::string_view kTiers[] = {"hbm", "dram"};  // in the order of TierKind
 constexpr int kMostLayers = 4096;
 
 /// Takes words and numbers from the front of a text.
@@ -39,11 +40,10 @@ class Reader {
     skip_spaces();
     return !rest_.empty() && rest_.front() >= '0' && rest_.front() <= '9';
   }
-  template <std::size_t N>
-  int choice(const std::string_view (&names)[N]) {
+  int choice(std::span<const std::string_view> names) {
     skip_spaces();
     const std::string_view word = rest_.substr(0, rest_.find_first_of(" ,"));
-    for (std::size_t i = 0; i < N; ++i)
+    for (std::size_t i = 0; i < names.size(); ++i)
       if (names[i] == word) {
         rest_.remove_prefix(word.size());
         return static_cast<int>(i);
@@ -70,7 +70,7 @@ LayerKeep read_one(Reader& reader) {
   if (layers.last >= 0 && layers.last < layers.first)
     reader.fail(fmt::format("a range that does not end before it begins ({}-{})", layers.first, layers.last));
   if (reader.take('*')) layers.count = reader.layer();
-  layers.keep = static_cast<Keep>(reader.choice(kKeeps));
+  layers.keep = static_cast<Keep>(reader.choice(keep_names()));
   layers.activations = static_cast<TierKind>(reader.choice(kTiers));
   return layers;
 }
@@ -94,7 +94,7 @@ std::string keep_layers_text(const std::vector<LayerKeep>& layers) {
     text += fmt::format("{}", kept.first);
     if (kept.last != kept.first) text += kept.last < 0 ? "-" : fmt::format("-{}", kept.last);
     if (kept.count != 0) text += fmt::format("*{}", kept.count);
-    text += fmt::format(" {} {}", kKeeps[static_cast<std::size_t>(kept.keep)],
+    text += fmt::format(" {} {}", keep_names()[static_cast<std::size_t>(kept.keep)],
                         kTiers[static_cast<std::size_t>(kept.activations)]);
   }
   return text;

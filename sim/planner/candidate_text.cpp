@@ -19,7 +19,13 @@ std::string group_text(const PolicyParameters& p) {
 }
 
 const char* kept(Keep keep) {
-  return keep == Keep::everything ? "everything" : keep == Keep::input_attention ? "inputs and attention" : "inputs";
+  switch (keep) {
+    case Keep::input: return "inputs";
+    case Keep::input_context: return "inputs and attention's context";
+    case Keep::input_attention: return "inputs and attention";
+    case Keep::everything: return "everything";
+  }
+  return "";
 }
 
 std::string keep_text(const PolicyParameters& p) {

@@ -174,7 +174,7 @@ class Remedies {
     constexpr const char* kRecompute = "more is recomputed";
     constexpr const char* kTravel = "more crosses the link";
     constexpr const char* kLessAhead = "less is fetched ahead";
-    for (const Keep keep : {Keep::input_attention, Keep::input})
+    for (const Keep keep : {Keep::input_attention, Keep::input_context, Keep::input})
       if (keep < scenario_.policy.keep && attempt_policy("keep", kRecompute, [&](auto& p) { p.keep = keep; })) break;
     for (const int every : {2, 4, 8})
       if (every > scenario_.policy.checkpoint_every &&

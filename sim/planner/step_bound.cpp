@@ -50,7 +50,7 @@ class BoundCounter {
     }
 
    private:
-    std::optional<Value> values_[3][3][4][2][2];
+    std::optional<Value> values_[3][kKeeps.size()][4][2][2];  // by LayerKind, Keep, Pass
   };
 
   double template_seconds(int layer, Pass pass, bool writes_output, bool accumulates) {

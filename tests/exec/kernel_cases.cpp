@@ -75,7 +75,7 @@ std::vector<CaseOp> case_ops() {
   for (const LayerKind kind : {LayerKind::embedding, LayerKind::decoder, LayerKind::head})
     for (const Pass pass : {Pass::forward, Pass::recompute, Pass::backward, Pass::loss}) {
       if (operand_uses(kind, pass).empty()) continue;
-      for (const Keep keep : {Keep::input, Keep::input_attention, Keep::everything}) {
+      for (const Keep keep : kKeeps) {
         if (kind != LayerKind::decoder && keep != Keep::input) continue;
         for (const bool flag : {false, true}) {
           const bool gradient = pass == Pass::backward || pass == Pass::loss, again = pass == Pass::recompute;

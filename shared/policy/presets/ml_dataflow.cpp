@@ -1,8 +1,9 @@
 // ml_dataflow (github als244/ml_dataflow, commit d6f941d): a round is forward and backward of one chunk of tokens,
 // rounds follow each other, and gradient sums come and go in every round. All bf16: weights, gradients, moments (8
 // B/param). Embedding and head stay on the GPU with all that is theirs. AdamW on the GPU behind the last round, layer
-// by layer; no clipping. Its chunks (16 384 tokens, 8192 on consumer cards) are our micro-batches: choose micro_batch
-// so.
+// by layer, through the space of activations; no clipping. A layer leaves its input and what attention made; the output
+// projection is made again (and q; k and v, which that program keeps, too). Its chunks (16 384 tokens, 8192 on consumer
+// cards) are our micro-batches: choose micro_batch so.
 //
 // What its planner chooses from the memory that it is given is for the scenario to say: weight_buffers (its device
 // blocks), gradient_slots (its gradient blocks), and in keep_layers what each layer leaves and which of the last layers
@@ -17,7 +18,7 @@ Preset ml_dataflow_preset() {
   p.group = 1;
   p.weight_buffers = 2;
   p.resident_edges = true;
-  p.keep = Keep::input_attention;
+  p.keep = Keep::input_context;
   p.activations = TierKind::dram;
   p.gradients = TierKind::dram;
   p.gradient_sums = TierKind::dram;

@@ -42,7 +42,7 @@ TEST(CalibrationOps, CoverEveryKernelThatASchedulesOpsCanHave) {
         for (const Pass pass : {Pass::forward, Pass::recompute, Pass::backward, Pass::loss}) {
           const bool decoder = kind == LayerKind::decoder, head = kind == LayerKind::head;
           if (head != (pass == Pass::loss) || (pass == Pass::recompute && !decoder)) continue;
-          for (const Keep keep : {Keep::input, Keep::input_attention, Keep::everything})
+          for (const Keep keep : kKeeps)
             for (const bool writes_output : {false, true})
               for (const bool accumulates : {false, true})
                 for (const std::int64_t gradient_bytes : {2, 4})

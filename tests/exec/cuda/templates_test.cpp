@@ -267,7 +267,7 @@ TEST_P(CudaTemplatesTest, RecomputeGivesTheBitsOfForward) {
   const Result reference = whole.gpu(templates);
   const Region everything =
       kept_region(whole.model(), LayerKind::decoder, whole.binding().batch, whole.binding().layout);
-  for (const Keep keep : {Keep::input, Keep::input_attention}) {
+  for (const Keep keep : {Keep::input, Keep::input_context, Keep::input_attention}) {
     OpUnderTest forward(GetParam(), LayerKind::decoder, Pass::forward, keep);
     const Result kept = forward.gpu(templates);
     EXPECT_EQ(kept.output, reference.output);

@@ -100,14 +100,13 @@ TEST(TemplateScratch, IsNoMoreThanIsCounted) {
 TEST_P(Templates, KeepLevelsGiveTheSameBits) {
   for (const Chunking& chunking : {Chunking{}, kChunks}) {
     const TemplateResult everything = run({.keep = Keep::everything, .chunking = chunking});
-    expect_same_bits(run({.keep = Keep::input, .chunking = chunking}), everything);
-    expect_same_bits(run({.keep = Keep::input_attention, .chunking = chunking}), everything);
+    for (const Keep keep : kKeeps) expect_same_bits(run({.keep = keep, .chunking = chunking}), everything);
   }
 }
 
 /// run_templates throws if the recomputed output differs from forward's.
 TEST_P(Templates, RecomputingTheOutputGivesTheBitsOfTheFirstPass) {
-  for (const Keep keep : {Keep::input, Keep::input_attention, Keep::everything})
+  for (const Keep keep : kKeeps)
     for (const Chunking& chunking : {Chunking{}, kChunks}) {
       const TemplateResult plain = run({.keep = keep, .chunking = chunking});
       expect_same_bits(run({.keep = keep, .chunking = chunking, .block_recompute = true}), plain);

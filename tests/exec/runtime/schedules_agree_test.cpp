@@ -24,6 +24,7 @@ const std::vector<Variant>& variants() {
       {"group 1", [](PolicyParameters& p) { p.group = 1; }},
       {"group 2", [](PolicyParameters& p) { p.group = 2; }},
       {"first group 3 of 4", [](PolicyParameters& p) { p.group = 1, p.first_group = 3; }},
+      {"keep attention's context", [](PolicyParameters& p) { p.keep = Keep::input_context; }},
       {"keep attention", [](PolicyParameters& p) { p.keep = Keep::input_attention; }},
       {"keep everything", [](PolicyParameters& p) { p.keep = Keep::everything; }},
       {"checkpoint every 2", [](PolicyParameters& p) { p.group = 1, p.checkpoint_every = 2; }},

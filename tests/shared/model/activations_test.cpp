@@ -49,6 +49,7 @@ std::int64_t recomputed(Keep keep, std::int64_t mlp_tokens = 0) {
 
 TEST(Activations, KeptByLevel) {
   EXPECT_EQ(kept(Keep::input), 0);
+  EXPECT_EQ(kept(Keep::input_context), kAttention + kLse);
   EXPECT_EQ(kept(Keep::input_attention), kAttention + kLse + kMiddle);
   EXPECT_EQ(kept(Keep::everything), kQkv + kAttention + kLse + kMiddle + kGateUp);
   EXPECT_EQ(kept(Keep::everything, model(true)), kQkRaw + kQkv + kAttention + kLse + kMiddle + kGateUp);
@@ -56,8 +57,7 @@ TEST(Activations, KeptByLevel) {
 
 TEST(Activations, KeptAndRecomputedTogetherAreWhatBackwardReads) {
   const std::int64_t all = kQkv + kAttention + kLse + kMiddle + kGateUp;
-  for (const Keep keep : {Keep::input, Keep::input_attention, Keep::everything})
-    EXPECT_EQ(kept(keep) + recomputed(keep), all);
+  for (const Keep keep : kKeeps) EXPECT_EQ(kept(keep) + recomputed(keep), all);
 }
 
 TEST(Activations, AChunkedMlpLeavesGateUpToBackward) {
@@ -134,7 +134,7 @@ std::vector<Lifetime> lifetimes(const Region& region, const std::vector<Step>& s
 TEST(Activations, FieldsThatLiveAtTheSameTimeDoNotOverlap) {
   for (const Pass pass : {Pass::forward, Pass::recompute, Pass::backward})
     for (const std::int64_t library : {std::int64_t{0}, kLibraryWorkspaceBytes, 5 * kLibraryWorkspaceBytes})
-      for (const Keep keep : {Keep::input, Keep::input_attention, Keep::everything})
+      for (const Keep keep : kKeeps)
         for (const std::int64_t chunk : {0, 4}) {
           LayoutOptions o = options(keep, chunk);
           o.library_bytes = library;

@@ -107,6 +107,9 @@ TEST(Kernels, RecomputeRunsOnlyWhatIsMissing) {
   options.keep = Keep::input;
   EXPECT_EQ(names(kernels(config(), LayerKind::decoder, Pass::recompute, options)),
             "input norm, qkv, rotary, attention, attention output, middle norm, gate_up");
+  options.keep = Keep::input_context;
+  EXPECT_EQ(names(kernels(config(), LayerKind::decoder, Pass::recompute, options)),
+            "input norm, qkv, rotary, attention output, middle norm, gate_up");
   options.keep = Keep::input_attention;
   EXPECT_EQ(names(kernels(config(), LayerKind::decoder, Pass::recompute, options)),
             "input norm, qkv, rotary, middle norm, gate_up");

@@ -49,7 +49,7 @@ TEST(PolicySweep, GroupsKeepActivationsAndBlocks) {
   for (const PresetInfo& preset : presets())
     for (const Model& model : models())
       for (const int group : {1, 2, 0})
-        for (const Keep keep : {Keep::input, Keep::input_attention, Keep::everything})
+        for (const Keep keep : kKeeps)
           for (const TierKind activations : {TierKind::hbm, TierKind::dram})
             for (const int every : {1, 2, 4}) {
               PolicyInput in = small::input(model, preset.name);

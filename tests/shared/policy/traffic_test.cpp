@@ -317,6 +317,31 @@ TEST(Traffic, MlDataflowStreamsEightBytesOfStateAndGradientPerParameter) {
     }
 }
 
+// Behind the last backward op nothing else has use for the workspace.
+TEST(Traffic, StatesStreamThroughTheWorkspaceAtTheEndOfAStep) {
+  PolicyInput in = small::input(small::llama(), "ml-dataflow");
+  const auto slots = [&](const Schedule& schedule) {
+    return std::count_if(schedule.buffers.begin(), schedule.buffers.end(),
+                         [](const Buffer& buffer) { return buffer.name.starts_with("state slot"); });
+  };
+  const Schedule schedule = make_schedule(in);
+  EXPECT_EQ(slots(schedule), 0);
+  std::int64_t workspace = 0, states = 0;
+  for (const Buffer& buffer : schedule.buffers)
+    if (buffer.name == "workspace") workspace = buffer.bytes;
+  for (const Op& op : schedule.ops) {
+    if (!std::holds_alternative<OptimizerWork>(op.work) || op.layer == 0 || op.layer == kHead) continue;
+    for (const Access& write : op.writes) {
+      EXPECT_EQ(schedule.buffers[static_cast<std::size_t>(write.buffer)].name, "workspace");
+      EXPECT_LE(write.offset_bytes + write.bytes, workspace);
+      states += write.bytes;
+    }
+  }
+  EXPECT_GT(states, 0);
+  in.parameters.optimizer_time = OptimizerTime::next_forward;  // then forward runs beside them
+  EXPECT_EQ(slots(make_schedule(in)), 2);
+}
+
 TEST(Traffic, AGradientSumThatIsFinishedWhereItWaitedTakesNoSecondPlace) {
   PolicyInput in = small::input(small::llama(), "ml-dataflow");
   const auto has_buffer = [&](const std::string& name) {

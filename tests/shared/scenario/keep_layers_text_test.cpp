@@ -24,7 +24,8 @@ TEST(KeepLayersText, SaysWhatIsWrongAndWhere) {
   EXPECT_NE(text("0-3 input hbm").find("s.toml:3: k: expected a number from 1 to 4096 at \"0-3 input hbm\""),
             std::string::npos);
   EXPECT_NE(text("8-3 input hbm").find("does not end before it begins (8-3)"), std::string::npos);
-  EXPECT_NE(text("1-3 inputs hbm").find("expected one of input, input_attention, everything at \"inputs hbm\""),
+  EXPECT_NE(text("1-3 inputs hbm")
+                .find("expected one of input, input_context, input_attention, everything at \"inputs hbm\""),
             std::string::npos);
   EXPECT_NE(text("1-3 input nvme").find("expected one of hbm, dram at \"nvme\""), std::string::npos);
   EXPECT_NE(text("1-3 input hbm 4 input hbm").find("expected a comma"), std::string::npos);

@@ -272,8 +272,9 @@ TEST_F(ScenarioFile, PolicyErrorsNameLineAndKey) {
       "s.toml:11: [policy] first_keep: counts only with first_layers, but first_layers is not given; give it too");
   EXPECT_MENTIONS(policy_refusal("first_activations = \"dram\""), "but first_layers is not given");
   EXPECT_MENTIONS(policy_refusal("group = 1.5"), "found 1.5");
-  EXPECT_EQ(policy_refusal("keep = \"all\""),
-            "s.toml:11: [policy] keep: expected one of \"input\", \"input_attention\", \"everything\", found \"all\"");
+  EXPECT_EQ(
+      policy_refusal("keep = \"all\""),
+      "s.toml:11: [policy] keep: expected one of \"input\", \"input_context\", \"input_attention\", \"everything\", found \"all\"");
   EXPECT_MENTIONS(policy_refusal("burst = 4194304"), "expected \"layer\", \"tensor\" or a size");
   EXPECT_MENTIONS(policy_refusal("burst = \"4 MB/s\""), "neither \"layer\" nor \"tensor\"");
   EXPECT_MENTIONS(policy_refusal("burst = \"1 B\""), "expected at least 4 KiB");

@@ -24,11 +24,11 @@ inline PolicyParameters any_parameters(std::mt19937& random) {
   p.nvme_states = any_of(random, {0, 0, -1, 1, 2});
   p.nvme_weights = any_of(random, {p.nvme_states, 0});
   p.nvme_slots = any_of(random, {1, 2, 3});
-  p.keep = any_of(random, {Keep::input, Keep::input_attention, Keep::everything});
+  p.keep = any_of(random, {Keep::input, Keep::input_context, Keep::input_attention, Keep::everything});
   p.checkpoint_every = any_of(random, {1, 1, 2, 3});
   p.activations = any_of(random, {TierKind::hbm, TierKind::dram});
   p.first_layers = any_of(random, {0, 0, 1, 3, 5});
-  p.first_keep = any_of(random, {Keep::input, Keep::input_attention, Keep::everything});
+  p.first_keep = any_of(random, {Keep::input, Keep::input_context, Keep::input_attention, Keep::everything});
   p.first_activations = any_of(random, {TierKind::hbm, TierKind::dram});
   p.gradients = any_of(random, {TierKind::hbm, TierKind::dram, p.nvme_states != 0 ? TierKind::nvme : TierKind::dram});
   p.gradient_sums = any_of(random, {TierKind::hbm, TierKind::dram});

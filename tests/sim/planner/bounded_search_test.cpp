@@ -132,7 +132,7 @@ TEST(OpenPolicy, PlansHowTheFirstLayersAreKeptWhereTheyAreAll) {
     ASSERT_TRUE(choose(planned).starts_with("planned: "));
     EXPECT_EQ(planned.policy.first_layers, layers);
     const double found = step_seconds(planned);
-    for (const Keep keep : {Keep::input, Keep::input_attention, Keep::everything})
+    for (const Keep keep : kKeeps)
       for (const TierKind tier : {TierKind::hbm, TierKind::dram}) {
         Scenario given = first;
         given.policy.first_keep = keep;
