@@ -48,6 +48,20 @@ double rate(double amount, double seconds) { return seconds > 0 ? amount / secon
 
 }  // namespace
 
+TemplateBinding unbound_template(const CalibrationOp& op, const Model& model, BatchShape batch,
+                                 const LayoutOptions& layout) {
+  TemplateBinding b;
+  b.model = &model;
+  b.kind = op.kind;
+  b.pass = op.pass;
+  b.batch = batch;
+  b.layout = layout;
+  b.gradient_type = op.gradient;
+  b.accumulates = op.accumulates;
+  b.loss_scale = 1.0 / static_cast<double>(batch.tokens());
+  return b;
+}
+
 std::vector<CalibrationOp> calibration_ops(const Scenario& scenario, std::span<const ElementType> gradients) {
   const BatchShape batch{scenario.micro_batch, scenario.sequence_length};
   const LayoutOptions layout{Keep::input, scenario.policy.numerics.chunking, 0};

@@ -9,6 +9,7 @@
 #include <tuple>
 #include <vector>
 
+#include "exec/runtime/binding.h"
 #include "exec/runtime/kernel_mark.h"
 #include "shared/ir/schedule.h"
 #include "shared/machine/machine.h"
@@ -29,6 +30,10 @@ struct CalibrationOp {
 /// whatever the policy keeps and in whichever of the types gradients are summed. Everything is recomputed
 /// (Keep::input).
 std::vector<CalibrationOp> calibration_ops(const Scenario& scenario, std::span<const ElementType> gradients);
+
+/// What the op runs, without its operands. `model` must outlive the binding.
+TemplateBinding unbound_template(const CalibrationOp& op, const Model& model, BatchShape batch,
+                                 const LayoutOptions& layout);
 
 struct KernelTime {
   Kernel kernel;  // one execution

@@ -135,17 +135,9 @@ const std::byte* CudaOps::memory(TemplateOperand operand, LayerKind kind) const 
 }
 
 TemplateBinding CudaOps::bind(const CalibrationOp& op) {
-  TemplateBinding b;
-  b.model = &model_;
-  b.kind = op.kind;
-  b.pass = op.pass;
-  b.batch = batch_;
-  b.layout = layout_;
+  TemplateBinding b = unbound_template(op, model_, batch_, layout_);
   for (const OperandUse& use : operand_uses(op.kind, op.pass))
     if (use.use != Use::may_write) b.set(use.operand, memory(use.operand, op.kind));
-  b.gradient_type = op.gradient;
-  b.accumulates = op.accumulates;
-  b.loss_scale = 1.0 / static_cast<double>(batch_.tokens());
   return b;
 }
 

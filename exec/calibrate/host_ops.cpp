@@ -124,16 +124,7 @@ void HostOps::fill(std::byte* set) {
 }
 
 TemplateBinding HostOps::unbound(const CalibrationOp& op) const {
-  TemplateBinding b;
-  b.model = &model_;
-  b.kind = op.kind;
-  b.pass = op.pass;
-  b.batch = batch_;
-  b.layout = layout_;
-  b.gradient_type = op.gradient;
-  b.accumulates = op.accumulates;
-  b.loss_scale = 1.0 / static_cast<double>(batch_.tokens());
-  return b;
+  return unbound_template(op, model_, batch_, layout_);
 }
 
 TemplateBinding HostOps::bind(const CalibrationOp& op, std::size_t set) {
