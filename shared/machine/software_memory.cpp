@@ -125,6 +125,10 @@ class MemoryReader {
         item.at_most = section.text("at_most");
         require_setting(section, "at_most", item.at_most, false);
       }
+      if (section.has("shared_by")) {
+        item.shared_by = section.text("shared_by");
+        require_setting(section, "shared_by", item.shared_by, false);
+      }
       if (section.has("power_of_two")) item.power_of_two = section.boolean("power_of_two");
       if (section.has("rounding_only")) item.rounding_only = section.boolean("rounding_only");
       if (item.rounding_only && !item.power_of_two) section.fail("rounding_only", "needs power_of_two = true");

@@ -56,8 +56,11 @@ struct MemoryItem {
   MemoryPieces pieces = MemoryPieces::all;
   std::string at_most;                                    // a setting that bounds the elements; empty: none
   using Times = std::variant<std::int64_t, std::string>;  // a number, or a setting
-  Times together;                                         // so many of a piece in one allocation
-  Times times;                                            // so many allocations
+  /// A setting: so many processes have a share of each piece, one allocation each. A host's tier has all of the
+  /// shares, a GPU's one. Empty: every process has the whole.
+  std::string shared_by;
+  Times together;          // so many of a piece in one allocation
+  Times times;             // so many allocations
   std::string instead_of;  // of the schedule's contents in that tier ("gradients"), which it stands for; empty: nothing
   bool power_of_two = false;   // each piece is rounded up
   bool rounding_only = false;  // the schedule holds the bytes before rounding

@@ -60,23 +60,30 @@ class Elements {
                                                       : static_cast<double>(std::get<std::int64_t>(times));
   }
 
+  /// Processes that have a share of each piece.
+  double sharers(const MemoryItem& item) const {
+    return item.shared_by.empty() ? 1 : std::max(1.0, setting(item.shared_by));
+  }
+
+  /// Of one process.
   std::vector<double> pieces(const MemoryItem& item) const {
     std::vector<double> pieces;
+    const double share = 1 / sharers(item);
     if (item.counted != Counted::parameters) {
-      pieces.push_back(count(item));
+      pieces.push_back(count(item) * share);
     } else if (item.pieces == MemoryPieces::all) {
-      pieces.push_back(static_cast<double>(scenario_.model.parameters));
+      pieces.push_back(static_cast<double>(scenario_.model.parameters) * share);
     } else {
       const double least = item.pieces == MemoryPieces::sub_group ? setting("sub_group_size") : 0;
       for (const Layer& layer : scenario_.model.layers) {
         if (item.pieces == MemoryPieces::layer) {
-          if (layer.kind == LayerKind::decoder) pieces.push_back(static_cast<double>(layer.parameters));
+          if (layer.kind == LayerKind::decoder) pieces.push_back(static_cast<double>(layer.parameters) * share);
           continue;
         }
         for (const ParameterTensor& tensor : layer.tensors) {
           // A group is closed by the tensor that reaches the size.
           if (pieces.empty() || pieces.back() >= least) pieces.push_back(0);
-          pieces.back() += static_cast<double>(tensor.elements());
+          pieces.back() += static_cast<double>(tensor.elements()) * share;
         }
       }
     }
@@ -143,7 +150,8 @@ std::int64_t bytes_of(const SoftwareMemory& software, const MemoryItem& item, co
       const double taken = item.power_of_two && exact > 0 ? rounded_up(exact) : exact;
       sum += item.rounding_only ? taken - exact : taken;
     }
-  const double total = sum * elements.times(item.times);
+  const double processes = item.tier == "dram" ? elements.sharers(item) : 1;
+  const double total = sum * processes * elements.times(item.times);
   if (!(std::abs(total) <= kMostBytes))
     refuse(software, item, fmt::format("makes {:.0e} bytes with these settings", total));
   return std::llround(total);

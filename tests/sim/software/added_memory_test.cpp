@@ -109,6 +109,19 @@ TEST_F(Added, TogetherIsBeforeRoundingAndTimesBehindIt) {
   EXPECT_EQ(bytes(size + "times = \"buffers\"\n"), 5 * 2048);
 }
 
+// 361 344 B between five: 72 268.8 each, which become 131 072. Tensors of 32 768 B: 6553.6, which become 8192, q and o
+// of 8192 2048 each, k and v of 4096 1024 each, those of the MLP of 24 576 8192 each, norms of 128 25.6, so 32. The
+// host has all five shares, a GPU one.
+TEST_F(Added, SharesOfProcessesAreRoundedEachAndAllStandInTheHost) {
+  const std::string shared = "elements = \"parameters\"\nbytes_each = 2\nshared_by = \"buffers\"\n";
+  EXPECT_EQ(bytes(shared), 361344);
+  EXPECT_EQ(bytes(shared + "power_of_two = true\n"), 5 * 131072);
+  const std::int64_t tensors = 2 * 8192 + 3 * (2 * 2048 + 2 * 1024 + 3 * 8192 + 2 * 32) + 32;
+  EXPECT_EQ(bytes(shared + "power_of_two = true\npieces = \"tensor\"\n"), 5 * tensors);
+  const std::string text = kSettings + "[memory.x]\ncause = \"x\"\ntier = \"hbm\"\n" + shared;
+  EXPECT_EQ(system(text).added.at(0).bytes, 72269);
+}
+
 TEST_F(Added, ConditionsAndPresetsDecideWhetherItIsThere) {
   const std::string fixed = "bytes = \"1 KiB\"\n";
   EXPECT_EQ(bytes(fixed + "when = \"on\"\n"), 1024);
