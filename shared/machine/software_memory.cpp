@@ -17,8 +17,9 @@ constexpr std::int64_t kMostElements = 1'000'000'000'000;
 constexpr std::array<std::string_view, 2> kTiers{"hbm", "dram"};
 constexpr std::array<std::string_view, 4> kPieces{"all", "layer", "tensor", "sub_group"};
 /// In the order of Counted, behind `nothing`.
-constexpr std::array<std::string_view, 9> kCounted{"parameters", "largest_tensor", "largest_layer", "embedding", "head",
-                                                   "logits",     "chunk_logits",   "activations",   "scores"};
+constexpr std::array<std::string_view, 11> kCounted{"parameters", "largest_tensor", "largest_layer", "embedding",
+                                                    "head",       "logits",         "chunk_logits",  "activations",
+                                                    "scores",     "layer_scores",   "layer_mlp"};
 
 std::vector<std::string> split(std::string_view text) {
   std::vector<std::string> parts;

@@ -30,6 +30,8 @@ enum class Counted {
   chunk_logits,    // sequences of a micro-batch x the setting loss_chunk_tokens x vocabulary
   activations,     // tokens of a micro-batch x hidden, of the decoder layers whose activations are held at a time
   scores,          // sequences of a micro-batch x heads x length^2, of those layers
+  layer_scores,    // the same of one layer
+  layer_mlp,       // rows of the MLP at a time x the MLP's width
   setting,         // the value of a setting
 };
 

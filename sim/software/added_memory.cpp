@@ -108,7 +108,12 @@ class Elements {
       case Counted::chunk_logits:
         return sequences * std::min(length, setting("loss_chunk_tokens")) * static_cast<double>(config.vocabulary);
       case Counted::activations: return held_layers() * sequences * length * static_cast<double>(config.hidden);
-      case Counted::scores: return held_layers() * sequences * static_cast<double>(config.heads) * length * length;
+      case Counted::scores: return held_layers() * layer_scores();
+      case Counted::layer_scores: return layer_scores();
+      case Counted::layer_mlp:
+        return static_cast<double>(
+                   mlp_rows({scenario_.micro_batch, scenario_.sequence_length}, scenario_.policy.numerics.chunking)) *
+               static_cast<double>(config.intermediate);
       case Counted::setting: return setting(item.setting);
       case Counted::nothing:
       case Counted::parameters: break;
@@ -121,6 +126,11 @@ class Elements {
     for (const Layer& layer : scenario_.model.layers)
       for (const ParameterTensor& tensor : layer.tensors) most = std::max(most, tensor.elements());
     return static_cast<double>(most);
+  }
+
+  double layer_scores() const {
+    const double length = static_cast<double>(scenario_.sequence_length);
+    return scenario_.micro_batch * static_cast<double>(scenario_.model.config.heads) * length * length;
   }
 
   /// Decoder layers whose activations backward finds at a time: all if nothing is recomputed, else a block.

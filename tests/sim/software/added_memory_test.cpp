@@ -66,6 +66,8 @@ TEST_F(Added, BytesOfWhatIsCounted) {
   EXPECT_EQ(bytes("elements = \"chunk_logits\"\nbytes_each = 2\n"), 2 * 2 * 8 * 256);
   EXPECT_EQ(bytes("elements = \"activations\"\nbytes_each = 12\n"), 12 * 64 * 64);
   EXPECT_EQ(bytes("elements = \"scores\"\nbytes_each = 5\n"), 5 * 2 * 4 * 32 * 32);
+  EXPECT_EQ(bytes("elements = \"layer_scores\"\nbytes_each = 10\n"), 10 * 2 * 4 * 32 * 32);
+  EXPECT_EQ(bytes("elements = \"layer_mlp\"\nbytes_each = -4\n"), -4 * 64 * 192);
   EXPECT_EQ(bytes("elements = \"size\"\nbytes_each = 2\n"), 2000);
   EXPECT_EQ(bytes("elements = \"parameters\"\nat_most = \"size\"\nbytes_each = 2\n"), 2000);
 }
@@ -75,6 +77,9 @@ TEST_F(Added, ActivationsAreThoseOfTheLayersThatAreHeld) {
   Scenario scenario = scenario_of("zero3-offload");
   scenario.policy.keep = Keep::everything;
   EXPECT_EQ(bytes("elements = \"activations\"\nbytes_each = 1\n", scenario), 3 * 64 * 64);
+  EXPECT_EQ(bytes("elements = \"layer_scores\"\nbytes_each = 1\n", scenario), 2 * 4 * 32 * 32);
+  scenario.policy.numerics.chunking.mlp_tokens = 40;
+  EXPECT_EQ(bytes("elements = \"layer_mlp\"\nbytes_each = 1\n", scenario), 40 * 192);
   scenario.policy.keep = Keep::input;
   scenario.policy.checkpoint_every = 2;
   EXPECT_EQ(bytes("elements = \"activations\"\nbytes_each = 1\n", scenario), 2 * 64 * 64);
