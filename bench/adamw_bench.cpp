@@ -1,6 +1,7 @@
 // AdamW, gradient norm and host sums by number of threads, beside a DRAM triad: all are bound by memory, so the triad
 // says what there is to reach. Counters: params/s, and GB/s (1e9) of bytes read plus bytes written; a write that first
-// reads its cache line counts once. Run: adamw_bench [--benchmark_filter=planes]
+// reads its cache line counts once. The label is the instruction set. Run: adamw_bench [--benchmark_filter=planes], with
+// PENSTOCK_CPU_TARGET=avx2 before it for another one than the best.
 #include <benchmark/benchmark.h>
 
 #include <chrono>
@@ -8,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "exec/numerics/cpu_target.h"
 #include "exec/optimizer/adamw.h"
 #include "exec/optimizer/norm.h"
 #include "exec/optimizer/thread_team.h"
@@ -21,6 +23,7 @@ constexpr std::int64_t kElements = 100'001'792;
 constexpr auto kCount = static_cast<std::size_t>(kElements);
 
 void report(benchmark::State& state, std::int64_t bytes_per_element) {
+  state.SetLabel(cpu_target_name(cpu_target()));
   const double elements = static_cast<double>(kElements) * static_cast<double>(state.iterations());
   state.counters["params/s"] = benchmark::Counter(elements, benchmark::Counter::kIsRate);
   state.counters["GB/s"] =

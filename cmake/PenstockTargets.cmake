@@ -1,6 +1,15 @@
 # Targets only: every library, program and test of Penstock takes its warnings, standard and sanitizers from the
 # interface target penstock_options.
 
+# Kernels of the host that choose their instruction set when they run (exec/numerics/cpu_target.h) are compiled with these
+# flags, after those of PENSTOCK_ARCH.
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
+  set(PENSTOCK_X86 TRUE)
+  set(PENSTOCK_CPU_FLAGS_baseline -march=x86-64)
+  set(PENSTOCK_CPU_FLAGS_avx2 -march=x86-64-v3)
+  set(PENSTOCK_CPU_FLAGS_avx512 -march=x86-64-v4)
+endif()
+
 function(penstock_configure_toolchain)
   add_library(penstock_options INTERFACE)
   target_compile_features(penstock_options INTERFACE cxx_std_20)
@@ -10,10 +19,6 @@ function(penstock_configure_toolchain)
     $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Werror -ffp-contract=off>)
   if(PENSTOCK_ARCH)
     target_compile_options(penstock_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-march=${PENSTOCK_ARCH}>)
-    if(PENSTOCK_ARCH MATCHES "^x86-64-v[34]$")
-      # Every such processor has them, the level's definition has not; without them Highway falls back to SSSE3.
-      target_compile_options(penstock_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-maes -mpclmul>)
-    endif()
   endif()
   if(PENSTOCK_SANITIZE)
     target_compile_options(penstock_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${PENSTOCK_SANITIZE}

@@ -53,7 +53,7 @@ const std::map<std::string, Names>& allowed() {
         "sim/validate"}},
       // The executor: numbers, then what works on them, then runs, then training, then the program. Only the program
       // asks the simulator: it plans and prints a prediction.
-      {"exec/numerics", {}},
+      {"exec/numerics", {"shared"}},
       {"exec/memory", {"shared"}},
       {"exec/store", {"exec/memory", "shared"}},
       {"exec/data", {"shared", "shared/data"}},
@@ -73,11 +73,12 @@ const std::map<std::string, Names>& allowed() {
       {"exec/calibrate",
        {"exec/checkpoint", "exec/cuda", "exec/data", "exec/host", "exec/memory", "exec/numerics", "exec/optimizer",
         "exec/runtime", "exec/store", "shared", "shared/ir", "shared/machine", "shared/model", "shared/scenario"}},
-      {"exec/program",
-       {"exec/calibrate", "exec/checkpoint", "exec/cuda",     "exec/data",       "exec/host",       "exec/memory",
-        "exec/runtime",   "exec/store",      "exec/training", "shared",          "shared/compare",  "shared/ir",
-        "shared/machine", "shared/model",    "shared/policy", "shared/scenario", "shared/timeline", "sim",
-        "sim/cost",       "sim/planner"}},
+      {"exec/program", {"exec/calibrate",  "exec/checkpoint", "exec/cuda",     "exec/data",
+                        "exec/host",       "exec/memory",     "exec/numerics", "exec/runtime",
+                        "exec/store",      "exec/training",   "shared",        "shared/compare",
+                        "shared/ir",       "shared/machine",  "shared/model",  "shared/policy",
+                        "shared/scenario", "shared/timeline", "sim",           "sim/cost",
+                        "sim/planner"}},
       {"exec", {"exec/program", "shared"}},  // main.cpp
   };
   return arrows;

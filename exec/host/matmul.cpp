@@ -1,53 +1,43 @@
 #include "exec/host/matmul.h"
 
-#include <Eigen/Core>
-#include <mutex>
-
-#include "exec/host/scratch.h"
+#include "exec/host/matmul_kernels.h"
+#include "exec/numerics/cpu_target.h"
 
 namespace penstock::exec {
 namespace {
 
 template <class Real>
-using Dense = Eigen::Matrix<Real, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-template <class Real>
-using Map = Eigen::Map<Dense<Real>, Eigen::Unaligned, Eigen::OuterStride<>>;
-
-template <class Real>
-Map<Real> map(Matrix<Real> m) {
-  return Map<Real>(m.data, m.rows, m.columns, Eigen::OuterStride<>(m.stride));
-}
-
-/// Eigen cuts products by the caches that it finds, and with them the order of additions. These are a current core's.
-void fix_block_sizes() {
-  static std::once_flag once;
-  std::call_once(once, [] { Eigen::setCpuCacheSizes(32 << 10, 1 << 20, 4 << 20); });
+MatmulKernels<Real> kernels() {
+#if defined(__x86_64__)
+  switch (cpu_target()) {
+    case CpuTarget::avx512: return matmul_avx512::kernels<Real>();
+    case CpuTarget::avx2: return matmul_avx2::kernels<Real>();
+    case CpuTarget::baseline: break;
+  }
+#endif
+  return matmul_baseline::kernels<Real>();
 }
 
 }  // namespace
 
 template <class Real>
 void multiply_transposed(Matrix<Real> a, Matrix<Real> b, Matrix<Real> c) {
-  fix_block_sizes();
-  map(c).noalias() = map(a) * map(b).transpose();
+  kernels<Real>().multiply_transposed(a, b, c);
 }
 
 template <class Real>
 void multiply(Matrix<Real> a, Matrix<Real> b, Matrix<Real> c) {
-  fix_block_sizes();
-  map(c).noalias() = map(a) * map(b);
+  kernels<Real>().multiply(a, b, c);
 }
 
 template <class Real>
 void add_transposed_product(Matrix<Real> a, Matrix<Real> b, Matrix<Real> c) {
-  fix_block_sizes();
-  map(c).noalias() += map(a).transpose() * map(b);
+  kernels<Real>().add_transposed_product(a, b, c);
 }
 
 template <class Real>
 void exponentials(Real* values, std::int64_t count) {
-  Eigen::Map<Eigen::Array<Real, Eigen::Dynamic, 1>, Eigen::Aligned64> all(values, pad_to_lanes(count));
-  all = all.exp();
+  kernels<Real>().exponentials(values, count);
 }
 
 template void multiply_transposed(Matrix<float>, Matrix<float>, Matrix<float>);

@@ -1,8 +1,8 @@
-// Matrix products and exponentials of the host backend; the only place that includes Eigen.
+// Matrix products and exponentials of the host backend, by Eigen.
 //
 // All matrices are row-major scratch (exec/host/scratch.h). The order of Eigen's additions depends on the shape, the
-// instruction set and its cache block sizes; the last are set to fixed values, so that machines with different caches
-// give the same bits.
+// instruction set (exec/numerics/cpu_target.h) and its cache block sizes; the last are set to fixed values, so that machines
+// with different caches give the same bits.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,11 @@
+// Compiled once for each instruction set (foreach_target.h includes this file again); cpu_target() says which one runs.
 #include "exec/optimizer/adamw.h"
 
-// Highway 1.0 offers its target of Ice Lake and newer only to who asks, and finds none where -march=native means it.
-#define HWY_WANT_AVX3_DL
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4)
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "exec/optimizer/adamw.cpp"
+#include <hwy/foreach_target.h>
+//
 #include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
@@ -10,11 +14,14 @@
 #include <cmath>
 
 #include "exec/numerics/bf16.h"
+#include "exec/numerics/cpu_target.h"
 #include "exec/optimizer/planes.h"
 #include "exec/optimizer/step_scalars.h"
 #include "exec/optimizer/thread_team.h"
 
+HWY_BEFORE_NAMESPACE();
 namespace penstock::exec {
+namespace HWY_NAMESPACE {
 namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
@@ -28,8 +35,6 @@ using WordVector = hn::Vec<Words>;
 constexpr Floats kFloats;
 constexpr Words kWords;
 constexpr Halves kHalves;
-/// Ranges of threads begin at a multiple of this: whole cache lines of every plane.
-constexpr std::int64_t kGranule = 1024;
 /// Elements ahead of the update that are asked for: the hardware follows fewer streams than a layer has planes.
 constexpr std::int64_t kPrefetch = 512;
 
@@ -87,8 +92,8 @@ struct PlanesParameter {
     store_halves(hn::And(bits, hn::Set(kWords, 0xFFFF)), lo + i);
   }
   void prefetch(std::int64_t i) const {
-    penstock::exec::prefetch(hi, i);
-    penstock::exec::prefetch(lo, i);
+    HWY_NAMESPACE::prefetch(hi, i);
+    HWY_NAMESPACE::prefetch(lo, i);
   }
   float load_one(std::int64_t i) const { return std::bit_cast<float>(join_planes(hi[i], lo[i])); }
   void store_one(float value, std::int64_t i) const {
@@ -108,7 +113,7 @@ struct MasterParameter {
     Fp32Array::store(value, master + i);
     Bf16Array::store(value, copy + i);
   }
-  void prefetch(std::int64_t i) const { penstock::exec::prefetch(master, i); }
+  void prefetch(std::int64_t i) const { HWY_NAMESPACE::prefetch(master, i); }
   float load_one(std::int64_t i) const { return master[i]; }
   void store_one(float value, std::int64_t i) const {
     master[i] = value;
@@ -122,7 +127,7 @@ struct Bf16Parameter {
   explicit Bf16Parameter(const OptimizerStates& s) : weights(s.weights) {}
   FloatVector load(std::int64_t i) const { return Bf16Array::load(weights + i); }
   void store(FloatVector value, std::int64_t i) const { Bf16Array::store(value, weights + i); }
-  void prefetch(std::int64_t i) const { penstock::exec::prefetch(weights, i); }
+  void prefetch(std::int64_t i) const { HWY_NAMESPACE::prefetch(weights, i); }
   float load_one(std::int64_t i) const { return Bf16Array::load_one(weights + i); }
   void store_one(float value, std::int64_t i) const { Bf16Array::store_one(value, weights + i); }
 };
@@ -142,7 +147,7 @@ void update_one(const StepScalars& s, float gradient, float& p, float& m, float&
 /// The same on a vector. Only where there are fma instructions (kVectorFma): without, MulAdd rounds twice.
 [[maybe_unused]] void update_vector(const StepScalars& s, FloatVector gradient, FloatVector& p, FloatVector& m,
                                     FloatVector& v) {
-  const auto all = [](float value) { return hn::Set(kFloats, value); };
+  const auto all = [](float value) HWY_ATTR { return hn::Set(kFloats, value); };
   const FloatVector g = hn::Mul(gradient, all(s.clip_scale));
   m = hn::MulAdd(all(s.beta1), m, hn::Mul(all(s.one_minus_beta1), g));
   v = hn::MulAdd(all(s.beta2), v, hn::Mul(hn::Mul(all(s.one_minus_beta2), g), g));
@@ -168,7 +173,7 @@ void update_range(const OptimizerStates& states, const void* gradient, const Ste
   std::int64_t i = begin;
   if constexpr (kVectorFma) {
     const auto lanes = static_cast<std::int64_t>(hn::Lanes(kFloats));
-    const auto update = [&](std::int64_t at) {
+    const auto update = [&](std::int64_t at) HWY_ATTR {
       FloatVector p = parameter.load(at), first = Moment::load(m + at), second = Moment::load(v + at);
       update_vector(scalars, Gradient::load(g + at), p, first, second);
       parameter.store(p, at);
@@ -207,7 +212,9 @@ UpdateRange select_update(ElementType moments, ElementType gradient) {
   return short_gradient ? update_range<Parameter, Fp32Array, Bf16Array> : update_range<Parameter, Fp32Array, Fp32Array>;
 }
 
-UpdateRange select_update(StateFormat format, ElementType moments, ElementType gradient) {
+}  // namespace
+
+UpdateRange adamw_update(StateFormat format, ElementType moments, ElementType gradient) {
   switch (format) {
     case StateFormat::planes: return select_update<PlanesParameter>(moments, gradient);
     case StateFormat::master_and_copy: return select_update<MasterParameter>(moments, gradient);
@@ -216,7 +223,17 @@ UpdateRange select_update(StateFormat format, ElementType moments, ElementType g
   return select_update<Bf16Parameter>(moments, gradient);
 }
 
-}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace penstock::exec
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace penstock::exec {
+
+HWY_EXPORT(adamw_update);
+
+/// Ranges of threads begin at a multiple of this: whole cache lines of every plane.
+constexpr std::int64_t kGranule = 1024;
 
 StepScalars make_step_scalars(const AdamHyper& hyper, std::int64_t step, double sum_of_squares, bool clips) {
   const auto t = static_cast<double>(step);
@@ -238,9 +255,11 @@ StepScalars make_step_scalars(const AdamHyper& hyper, std::int64_t step, double 
 void adamw_host(const OptimizerStates& states, const void* gradient, ElementType gradient_type, std::int64_t elements,
                 const StepScalars& scalars, int threads) {
   if (scalars.skip != 0) return;
-  const UpdateRange update = select_update(states.format, states.moments, gradient_type);
+  cpu_target();
+  const auto update = HWY_DYNAMIC_DISPATCH(adamw_update)(states.format, states.moments, gradient_type);
   for_ranges(elements, kGranule, threads,
              [&](std::int64_t begin, std::int64_t end) { update(states, gradient, scalars, begin, end); });
 }
 
 }  // namespace penstock::exec
+#endif  // HWY_ONCE

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "exec/cuda/backend.h"
+#include "exec/numerics/cpu_target.h"
 #include "exec/program/commands.h"
 #include "exec/runtime/limits.h"
 #include "exec/runtime/machine_name.h"
@@ -29,6 +30,7 @@ int devices_command(const DevicesCommandOptions& options) {
   if (options.json) {
     nlohmann::ordered_json json = {{"format", "penstock-devices/1"},
                                    {"cpu", cpu_name()},
+                                   {"kernels", cpu_target_name(cpu_target())},
                                    {"cores", limits.cores},
                                    {"physical_bytes", limits.physical_bytes},
                                    {"usable_bytes", limits.usable_bytes()},
@@ -46,6 +48,7 @@ int devices_command(const DevicesCommandOptions& options) {
   }
   fmt::print("backend host  always usable\n");
   fmt::print("  cpu         {}, {} cores for this process\n", cpu_name(), limits.cores);
+  fmt::print("  kernels     {}\n", describe_cpu_target());
   fmt::print("  memory      {}, of which a run can take {} now (container limit: {})\n",
              format_bytes(static_cast<double>(limits.physical_bytes)),
              format_bytes(static_cast<double>(limits.usable_bytes())), bytes_or(limits.container_bytes, "none"));

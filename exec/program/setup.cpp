@@ -7,6 +7,7 @@
 
 #include "exec/cuda/backend.h"
 #include "exec/host/backend.h"
+#include "exec/numerics/cpu_target.h"
 #include "exec/program/drive.h"
 #include "exec/runtime/limits.h"
 #include "shared/error.h"
@@ -32,6 +33,7 @@ std::string what_takes_it(const Scenario& scenario) {
 }  // namespace
 
 std::string choose_backend(const Scenario& scenario, const std::string& name) {
+  cpu_target();  // a wish that cannot be met is said before anything begins
   const std::string& chosen = name.empty() ? scenario.run.backend : name;
   if (chosen != "auto") return chosen;
   return !scenario.machine.gpu.is_host && cuda_device_available() ? "cuda" : "host";

@@ -12,7 +12,7 @@
 namespace penstock::exec {
 
 /// host or cuda. `name`: host, cuda, auto (cuda if it can be used and the scenario's machine has a GPU), or empty: as
-/// the scenario says.
+/// the scenario says. Throws InputError as cpu_target does.
 std::string choose_backend(const Scenario& scenario, const std::string& name);
 
 /// `name` as for choose_backend; `hbm_limit` as "24GiB", or empty. Throws InputError that says what is missing.

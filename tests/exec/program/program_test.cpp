@@ -276,6 +276,20 @@ TEST_F(ProgramTest, DevicesAlwaysHasTheHost) {
   EXPECT_NE(run("devices").out.find("backend host  always usable"), std::string::npos);
 }
 
+TEST_F(ProgramTest, EnvironmentChoosesTheInstructionSet) {
+  const auto with = [&](const char* wanted, const char* arguments) {
+    ::setenv("PENSTOCK_CPU_TARGET", wanted, 1);
+    const Outcome outcome = run(arguments);
+    ::unsetenv("PENSTOCK_CPU_TARGET");
+    return outcome;
+  };
+  EXPECT_NE(with("baseline", "devices").out.find("  kernels     baseline"), std::string::npos);
+  const Outcome refused = with("sse9", "run s.toml --steps 1");
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_NE(refused.err.find("PENSTOCK_CPU_TARGET is \"sse9\"; it is baseline, avx2 or avx512"), std::string::npos)
+      << refused.err;
+}
+
 TEST_F(ProgramTest, InterruptEndsAtAStepAndSaves) {
   // timeout sends the signal after a second, when nothing is planned any more; the run would last for hours. It exits
   // by itself, with what was done. timeout sends it to the program and to its group: two signals at once are one stop.
