@@ -31,29 +31,31 @@ double bytes_of(const std::vector<Access>& accesses) {
   return bytes;
 }
 
-/// Template ops by what makes them differ: a schedule has a dozen kinds of them and tens of thousands of ops.
-class Templates {
+/// Of each template what is computed of its kernels, once: a schedule has a dozen templates and tens of thousands of ops.
+template <typename T>
+class PerTemplate {
  public:
-  Templates(const Schedule& schedule, const Model& model) : schedule_(schedule), model_(model) {}
+  PerTemplate(const Schedule& schedule, const Model& model) : schedule_(schedule), model_(model) {}
 
-  const std::vector<Kernel>& kernels(const Op& op) {
+  /// What `make(kernels)` returned for the op's template.
+  template <typename Make>
+  const T& of(const Op& op, const Make& make) {
     const auto& work = std::get<TemplateWork>(op.work);
     const Key key{work.kind, work.pass, work.keep, writes_next_boundary(op), adds_to_gradient(op)};
+    if (const auto found = made_.find(key); found != made_.end()) return found->second;
     const Numerics& numerics = schedule_.numerics;
     const ElementType gradient = numerics.sum_on_host ? numerics.gradient_link : numerics.gradient_sum;
-    const auto found = kernels_.find(key);
-    if (found != kernels_.end()) return found->second;
-    return kernels_
-        .emplace(key, template_kernels(model_, work.kind, work.pass, schedule_.micro_batch, schedule_.layout(work.keep),
-                                       std::get<3>(key), std::get<4>(key), element_bytes(gradient)))
-        .first->second;
+    const std::vector<Kernel> kernels =
+        template_kernels(model_, work.kind, work.pass, schedule_.micro_batch, schedule_.layout(work.keep),
+                         std::get<3>(key), std::get<4>(key), element_bytes(gradient));
+    return made_.emplace(key, make(kernels)).first->second;
   }
 
  private:
   using Key = std::tuple<LayerKind, Pass, Keep, bool, bool>;
   const Schedule& schedule_;
   const Model& model_;
-  std::map<Key, std::vector<Kernel>> kernels_;
+  std::map<Key, T> made_;
 };
 
 /// Prices ops one by one.
@@ -79,11 +81,15 @@ class CostModel {
   // --- on the GPU
 
   OpCost price(const TemplateWork&) {
+    return templates_.of(*op_, [this](const std::vector<Kernel>& kernels) { return price_kernels(kernels); });
+  }
+
+  OpCost price_kernels(const std::vector<Kernel>& kernels) const {
     if (machine_.gpu.hbm_bytes_per_second <= 0) missing("gpu.hbm");
     if (machine_.gpu.matmul_flops_per_second <= 0) missing("gpu.matmul");
     OpCost cost;
     double bytes = 0, launches = 0, sustained = 0;
-    for (const Kernel& kernel : templates_.kernels(*op_)) {
+    for (const Kernel& kernel : kernels) {
       const KernelSeconds seconds = kernel_seconds(machine_.gpu, kernel);
       const double count = static_cast<double>(kernel.count);
       cost.fluid_seconds += count * seconds.burst;
@@ -244,7 +250,7 @@ class CostModel {
 
   const Schedule& schedule_;
   const Machine& machine_;
-  Templates templates_;
+  PerTemplate<OpCost> templates_;
   const Op* op_ = nullptr;
   bool on_gpu_ = false;
 };
@@ -260,10 +266,10 @@ std::vector<OpCost> op_costs(const Schedule& schedule, const Model& model, const
 }
 
 double executed_flops(const Schedule& schedule, const Model& model) {
-  Templates templates(schedule, model);
+  PerTemplate<double> templates(schedule, model);
   double flops = 0;
   for (const Op& op : schedule.ops)
-    if (std::holds_alternative<TemplateWork>(op.work)) flops += kernel_flops(templates.kernels(op));
+    if (std::holds_alternative<TemplateWork>(op.work)) flops += templates.of(op, kernel_flops);
   return flops;
 }
 

@@ -8,6 +8,18 @@
 
 namespace penstock::sim {
 
+namespace {
+
+/// Of the way from the average of activity to 1, what is left to go on average while the op runs: the average rises
+/// exponentially.
+double mean_still_away(const OpCost& cost, double settle_seconds) {
+  if (settle_seconds <= 0 || cost.sustained_extra_seconds == 0) return 1;
+  const double lengths = cost.fluid_seconds / settle_seconds;
+  return lengths > 0 ? -std::expm1(-lengths) / lengths : 1;
+}
+
+}  // namespace
+
 bool EngineState::repeats(const EngineState& earlier, double tolerance_seconds) const {
   if (positions != earlier.positions) return false;
   return std::equal(seconds.begin(), seconds.end(), earlier.seconds.begin(), earlier.seconds.end(),
@@ -30,7 +42,10 @@ Engine::Engine(const Schedule& schedule, const std::vector<OpCost>& costs, const
   segment_start_.resize(kSlots * flat_.segment_seconds.size());
   wait_ready_.resize(kSlots * flat_.waits.size());
   busy_.assign(static_cast<std::size_t>(flat_.lanes), 0);
+  still_away_.reserve(ops);
+  shares_.reserve(ops);
   for (const OpCost& cost : costs) {
+    still_away_.push_back(mean_still_away(cost, capacities.power_settle_seconds));
     const bool uses = std::any_of(cost.demand.begin(), cost.demand.end(), [](double demand) { return demand > 0; });
     shares_.push_back(uses || cost.traffic != TrafficClass::none);
   }
@@ -111,20 +126,17 @@ double Engine::rested_duty() const {
   return recent_duty_ * std::exp((duty_at_ - now_) / capacities_.power_settle_seconds);
 }
 
-/// Mean over the op's burst time: the average rises from where it stands towards 1 while the op runs.
-double Engine::share_of_sustained(const OpCost& cost) const {
-  const double settle = capacities_.power_settle_seconds;
-  if (settle <= 0) return power_share_;
-  if (cost.sustained_extra_seconds == 0) return 0;
-  const double lengths = cost.fluid_seconds / settle;
-  const double still_away = lengths > 0 ? -std::expm1(-lengths) / lengths : 1;
-  return power_share(capacities_.power, 1 - (1 - rested_duty()) * still_away);
+/// Mean over the op's burst time.
+double Engine::share_of_sustained(int op) const {
+  if (capacities_.power_settle_seconds <= 0) return power_share_;
+  if (costs_[op].sustained_extra_seconds == 0) return 0;
+  return power_share(capacities_.power, 1 - (1 - rested_duty()) * still_away_[op]);
 }
 
 void Engine::begin(Lane& lane) {
   const OpCost& cost = costs_[lane.op];
   lane.start = now_;
-  const double progress = cost.fluid_seconds + share_of_sustained(cost) * cost.sustained_extra_seconds;
+  const double progress = cost.fluid_seconds + share_of_sustained(lane.op) * cost.sustained_extra_seconds;
   if (shares_[lane.op] == 0 || progress <= 0) {
     lane.run = Run::whole;
     lane.time = now_ + (cost.latency_seconds + progress);

@@ -92,7 +92,7 @@ class Engine {
   void advance_one_event();
   void try_start(Lane& lane);
   void begin(Lane& lane);
-  double share_of_sustained(const OpCost& cost) const;
+  double share_of_sustained(int op) const;
   /// The exponential average of the compute lane's activity now, if it has rested since its last end.
   double rested_duty() const;
   void enter_fluid(Lane& lane);
@@ -126,6 +126,7 @@ class Engine {
   int released_ = 1;                      // last step handed to the lanes
   std::vector<Lane> lanes_;
   std::vector<std::uint8_t> shares_;      // op uses a resource or belongs to a class
+  std::vector<double> still_away_;        // per op: mean_still_away
   std::vector<std::int32_t> counters_;    // kSlots x ops: predecessors that have not ended
   std::vector<std::int32_t> unfinished_;  // kSlots: ops that have not ended
   std::vector<double> segment_start_;     // kSlots x segments: kUnlimited = not yet
