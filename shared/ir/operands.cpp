@@ -22,6 +22,8 @@ Operand optional(Operand operand) {
 
 OperandTable::OperandTable(const Schedule& schedule, const Model& model) : schedule_(schedule), model_(model) {
   const BatchShape batch = schedule.micro_batch;
+  for (const LayerKind kind : kKinds)
+    for (const Pass pass : kPasses) uses_[at(kind)][at(pass)] = operand_uses(kind, pass);
   for (const Keep keep : kKeeps) {
     kept_[at(keep)] = kept_region(model, LayerKind::decoder, batch, schedule.layout(keep)).bytes;
     recomputed_[at(keep)] = recomputed_region(model, LayerKind::decoder, batch, schedule.layout(keep)).bytes;
@@ -67,8 +69,11 @@ std::optional<Operand> OperandTable::operand(const Op& op, const TemplateWork& w
 }
 
 Operands OperandTable::of(const Op& op, const TemplateWork& work) const {
+  const std::span<const OperandUse> uses = uses_[at(work.kind)][at(work.pass)];
   Operands operands;
-  for (const auto& [kind, pass, part, use] : operand_uses(work.kind, work.pass)) {
+  operands.reads.reserve(uses.size());
+  operands.writes.reserve(uses.size());
+  for (const auto& [kind, pass, part, use] : uses) {
     const std::optional<Operand> found = operand(op, work, part);
     if (!found) continue;
     switch (use) {

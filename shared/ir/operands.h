@@ -4,6 +4,7 @@
 
 #include <array>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "shared/ir/schedule.h"
@@ -50,6 +51,7 @@ class OperandTable {
 
   const Schedule& schedule_;
   const Model& model_;
+  std::array<std::array<std::span<const OperandUse>, 4>, 3> uses_{};                   // by LayerKind, Pass
   std::array<std::int64_t, kKeeps.size()> kept_{}, recomputed_{};                      // by Keep, of a decoder layer
   std::array<std::array<std::array<std::int64_t, kKeeps.size()>, 4>, 3> workspace_{};  // by LayerKind, Pass, Keep
 };

@@ -1,11 +1,25 @@
 #include "shared/ir/segments.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "shared/drive_alignment.h"
 
 namespace penstock {
 namespace {
+
+/// Remembers some of the addresses that it was asked for: ops of one kind touch the same places again and again.
+class Recent {
+ public:
+  bool seen(std::int64_t address) {
+    const auto hash = static_cast<std::uint64_t>(address) * 0x9e3779b97f4a7c15U;
+    return std::exchange(addresses_[hash >> (64 - kBits)], address) == address;
+  }
+
+ private:
+  static constexpr int kBits = 12;
+  std::vector<std::int64_t> addresses_ = std::vector<std::int64_t>(std::size_t{1} << kBits, -1);  // no address
+};
 
 /// Calls visit(access, bytes). A copy to or from NVMe writes its padding too.
 template <typename Visit>
@@ -29,17 +43,14 @@ Segments::Segments(const Schedule& schedule) {
   const auto tier_of = [&](const Access& access) {
     return static_cast<std::size_t>(schedule.buffers[static_cast<std::size_t>(access.buffer)].tier);
   };
-  std::vector<std::size_t> in_tier(cuts.size(), 0);
-  for_each_access(schedule, [&](const Access& access, std::int64_t) { ++in_tier[tier_of(access)]; });
+  std::vector<Recent> recent(cuts.size());
   std::size_t accesses = 0;
-  for (std::size_t tier = 0; tier < cuts.size(); ++tier) {
-    cuts[tier].reserve(2 * in_tier[tier]);
-    accesses += in_tier[tier];
-  }
   for_each_access(schedule, [&](const Access& access, std::int64_t bytes) {
+    const std::size_t tier = tier_of(access);
     const std::int64_t address = tier_address(schedule, access);
-    cuts[tier_of(access)].push_back(address);
-    cuts[tier_of(access)].push_back(address + bytes);
+    for (const std::int64_t at : {address, address + bytes})
+      if (!recent[tier].seen(at)) cuts[tier].push_back(at);
+    ++accesses;
   });
 
   std::vector<std::uint32_t> base(cuts.size());
