@@ -17,6 +17,10 @@ function(penstock_configure_toolchain)
   # -ffp-contract=off: an fma is one only where the source says so; bits must not depend on the compiler's mood.
   target_compile_options(penstock_options INTERFACE
     $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Werror -ffp-contract=off>)
+  if(EMSCRIPTEN)
+    # Indexes into memory come from 64-bit numbers everywhere; there memory has 32-bit addresses.
+    target_compile_options(penstock_options INTERFACE -Wno-shorten-64-to-32)
+  endif()
   if(PENSTOCK_ARCH)
     target_compile_options(penstock_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-march=${PENSTOCK_ARCH}>)
   endif()

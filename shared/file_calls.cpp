@@ -24,9 +24,6 @@ int FileCalls::unlink(const char* path) { return ::unlink(path); }
 int FileCalls::mkdir(const char* path, mode_t mode) { return ::mkdir(path, mode); }
 int FileCalls::rmdir(const char* path) { return ::rmdir(path); }
 int FileCalls::rename(const char* from, const char* to) { return ::rename(from, to); }
-int FileCalls::exchange(const char* one, const char* other) {
-  return ::renameat2(AT_FDCWD, one, AT_FDCWD, other, RENAME_EXCHANGE);
-}
 int FileCalls::statvfs(const char* path, struct statvfs* system) { return ::statvfs(path, system); }
 int FileCalls::lock(int descriptor) { return ::flock(descriptor, LOCK_EX | LOCK_NB); }
 

@@ -1,12 +1,14 @@
 #include "shared/stop_signals.h"
 
 #include <semaphore.h>
+#include <signal.h>
 #include <time.h>
 
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <iterator>
+#include <thread>
 #include <utility>
 
 namespace penstock {
@@ -51,12 +53,26 @@ std::string_view name_of(int signal) {
 
 }  // namespace
 
-StopSignals::StopSignals(Heard heard) : heard_(std::move(heard)) {
+class StopSignals::Listener {
+ public:
+  explicit Listener(Heard heard);
+  ~Listener();
+  void ignore_afterwards();
+
+ private:
+  void listen();
+
+  Heard heard_;
+  struct sigaction before_[std::size(kSignals)]{};
+  std::jthread thread_;
+};
+
+StopSignals::Listener::Listener(Heard heard) : heard_(std::move(heard)) {
   wishes = 0;
   last_wish_ns = kNever;
   ended = false;
   sem_init(&wake, 0, 0);
-  listener_ = std::jthread([this] { listen(); });
+  thread_ = std::jthread([this] { listen(); });
   struct sigaction action {};
   action.sa_handler = count_wish;
   action.sa_flags = SA_RESTART;
@@ -67,20 +83,20 @@ StopSignals::StopSignals(Heard heard) : heard_(std::move(heard)) {
   }
 }
 
-StopSignals::~StopSignals() {
+StopSignals::Listener::~Listener() {
   for (std::size_t i = 0; i < std::size(kSignals); ++i) sigaction(kSignals[i], &before_[i], nullptr);
   ended = true;
   sem_post(&wake);
 }
 
-void StopSignals::ignore_afterwards() {
+void StopSignals::Listener::ignore_afterwards() {
   for (struct sigaction& action : before_) {
     action = {};
     action.sa_handler = SIG_IGN;
   }
 }
 
-void StopSignals::listen() {
+void StopSignals::Listener::listen() {
   for (int told = 0;;) {
     while (sem_wait(&wake) != 0) {
     }
@@ -92,5 +108,11 @@ void StopSignals::listen() {
     }
   }
 }
+
+StopSignals::StopSignals(Heard heard) : listener_(std::make_unique<Listener>(std::move(heard))) {}
+
+StopSignals::~StopSignals() = default;
+
+void StopSignals::ignore_afterwards() { listener_->ignore_afterwards(); }
 
 }  // namespace penstock

@@ -1,14 +1,13 @@
 // Wishes to end that come from outside, while something goes on that is not to be lost: Ctrl-C (SIGINT), a polite kill
 // (SIGTERM), a closed terminal (SIGHUP; not where it was ignored before, as under nohup); and what the system repeats,
 // so that it is a first wish and never a further one: a reader that has gone (SIGPIPE, at every write), CPU time used
-// up (SIGXCPU, every second).
+// up (SIGXCPU, every second). Where there are neither threads nor signals (WebAssembly) CMake takes stop_signals_none.cpp,
+// which hears nothing.
 #pragma once
 
-#include <signal.h>
-
 #include <functional>
+#include <memory>
 #include <string_view>
-#include <thread>
 
 namespace penstock {
 
@@ -30,11 +29,8 @@ class StopSignals {
   void ignore_afterwards();
 
  private:
-  void listen();
-
-  Heard heard_;
-  struct sigaction before_[5]{};
-  std::jthread listener_;
+  class Listener;
+  std::unique_ptr<Listener> listener_;
 };
 
 }  // namespace penstock

@@ -218,7 +218,9 @@ void TomlSection::finish() const {
 }
 
 void check_tables(const TomlDocument& document, const std::vector<std::string>& known) {
-  for (const auto& [name, table] : document.tables) {
+  for (const auto& entry : document.tables) {
+    const std::string& name = entry.first;
+    const TomlTable& table = entry.second;
     const bool admitted = name.empty() || std::any_of(known.begin(), known.end(), [&](const std::string& candidate) {
                             return name == candidate || (candidate.ends_with('.') && name.starts_with(candidate));
                           });

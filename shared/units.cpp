@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <cmath>
 #include <span>
 
+#include "shared/decimal.h"
 #include "shared/error.h"
 
 namespace penstock {
@@ -69,7 +69,7 @@ double take_number(const Quantity& quantity, std::string_view& text, const std::
         fmt::format("{}: {} cannot be negative; found \"{}\"", place, quantity.noun, whole.substr(0, kMaxTextLength)));
   double number = 0;
   const bool starts_with_digit = !text.empty() && text.front() >= '0' && text.front() <= '9';
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const auto [end, error] = decimal_from_chars(text, number);
   if (!starts_with_digit || error == std::errc::invalid_argument) refuse(quantity, whole, place);
   if (error != std::errc{}) number = HUGE_VAL;  // out of range of double: absurd whatever the unit
   text.remove_prefix(static_cast<std::size_t>(end - text.data()));

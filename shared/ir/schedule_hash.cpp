@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
-#include <bit>
+#include <cstdint>
+#include <cstring>
 
 #include "shared/ir/schedule_json.h"
 
@@ -19,7 +20,12 @@ class Hash {
   void numbers(Numbers... values) {
     (number(static_cast<std::int64_t>(values)), ...);
   }
-  void real(double value) { number(std::bit_cast<std::int64_t>(value)); }
+  void real(double value) {
+    std::int64_t bits = 0;
+    static_assert(sizeof bits == sizeof value);
+    std::memcpy(&bits, &value, sizeof bits);
+    number(bits);
+  }
   std::uint64_t value() const { return state_; }
 
  private:

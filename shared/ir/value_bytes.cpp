@@ -22,13 +22,13 @@ std::int64_t bytes_of_element(const Numerics& numerics, ElementKind element) {
 }  // namespace
 
 std::int64_t value_bytes(const Schedule& schedule, const Model& model, const Value& value, Keep keep) {
-  const auto& [tensor, name, extent, element] = facts(value.tensor);
+  const TensorFacts& of_tensor = facts(value.tensor);
   const BatchShape batch = schedule.micro_batch;
   const bool has_layer = value.layer >= 0 && value.layer < model.layer_count();
-  if (extent == Extent::none || (!is_of_step(tensor) && !has_layer)) return -1;
+  if (of_tensor.extent == Extent::none || (!is_of_step(value.tensor) && !has_layer)) return -1;
   const Layer& layer = model.layers[has_layer ? static_cast<std::size_t>(value.layer) : 0];
   const auto elements = [&]() -> std::int64_t {
-    switch (extent) {
+    switch (of_tensor.extent) {
       case Extent::states: return layer.state_elements;
       case Extent::gradients: return layer.gradient_elements;
       case Extent::boundary: return batch.tokens() * model.config.hidden;
@@ -41,7 +41,7 @@ std::int64_t value_bytes(const Schedule& schedule, const Model& model, const Val
     }
     return 0;
   };
-  return elements() * bytes_of_element(schedule.numerics, element);
+  return elements() * bytes_of_element(schedule.numerics, of_tensor.element);
 }
 
 }  // namespace penstock

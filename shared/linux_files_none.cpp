@@ -1,0 +1,16 @@
+// The same where it is not Linux (WebAssembly): as a file system that cannot exchange two files, and has no mounts.
+#include <cerrno>
+
+#include "shared/file_calls.h"
+#include "shared/path_kind.h"
+
+namespace penstock {
+
+int FileCalls::exchange(const char*, const char*) {
+  errno = ENOSYS;
+  return -1;
+}
+
+bool is_mount_point(const std::filesystem::path&) { return false; }
+
+}  // namespace penstock
