@@ -213,6 +213,8 @@ int simulate_command(const SimulateCommandOptions& options) {
   }
   if (options.json) {
     ordered_json result = prediction_json(scenario, schedule, prediction, memory, bill);
+    result["range_source"] = calibration_note(scenario.machine);
+    if (!planned.empty()) result["planned"] = planned.substr(0, planned.find('\n'));
     result["executable"] = true;
     put_drive(result, schedule, scenario.machine.nvme, prediction.step_seconds);
     fmt::print("{}", json_text(result));
