@@ -43,15 +43,19 @@ const page = {
   /// The same for bytes: a power of two.
   byteTick: (span, most) => 2 ** Math.ceil(Math.log2(span / most)),
 
-  /// Draws now, and again when the size or the colours change.
+  /// Draws now, and again when the size or the colours change; what has left the page is forgotten.
   redrawn(root, draw) {
+    for (const each of page.drawn)
+      if (!each.root.isConnected) page.drawn.delete(each);
+    page.drawn.add({root, draw});
     new ResizeObserver(draw).observe(root);
-    window.matchMedia('(prefers-color-scheme: dark)').addEventListener('change', draw);
     draw();
   },
+  drawn: new Set(),
 
   widgets: {},
   start() {
+    window.matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => page.drawn.forEach(each => each.draw()));
     for (const [name, make] of Object.entries(page.widgets))
       document.querySelectorAll('.' + name).forEach(root => make(root));
   },
