@@ -6,9 +6,11 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "exec/cuda/attention_own.h"
@@ -210,6 +212,26 @@ void bench_sustained(Bench& bench, Matmul& matmul, const ModelConfig& config, do
   bench.report("sustained", "layer matmuls " + config.name, counted * 1e3, counted_flops, 0, 0);
 }
 
+/// Rows of documents of 50 to 2000 tokens, uniform in the logarithm, the last of a row cut: where each place's document
+/// begins, and the squared lengths of a row's.
+std::pair<DeviceMemory, double> random_documents(const AttentionSpec& s) {
+  std::vector<std::int32_t> starts;
+  double squares = 0;
+  std::uint64_t next = 0;
+  for (std::int64_t row = 0; row < s.sequences; ++row)
+    for (std::int64_t place = 0; place < s.length;) {
+      const double drawn = static_cast<double>(random_below(9, next++, 1'000'000)) / 1e6;
+      const auto length =
+          std::min(s.length - place, static_cast<std::int64_t>(std::llround(50 * std::pow(40.0, drawn))));
+      starts.insert(starts.end(), static_cast<std::size_t>(length), static_cast<std::int32_t>(place));
+      squares += static_cast<double>(length * length);
+      place += length;
+    }
+  DeviceMemory memory(static_cast<std::int64_t>(4 * starts.size()));
+  memory.upload(starts.data(), memory.bytes());
+  return {std::move(memory), squares / static_cast<double>(s.sequences)};
+}
+
 void bench_attention(Bench& bench, Attention& attention, AttentionSpec s) {
   Model m;
   m.config.heads = s.heads;
@@ -225,11 +247,11 @@ void bench_attention(Bench& bench, Attention& attention, AttentionSpec s) {
                        static_cast<double>(s.length);
   DeviceMemory library(library_workspace_bytes(m, batch));
   bench.time("attention", shape + " forward", flops, 0, [&] {
-    attention.forward(s, qkv.as<std::uint16_t>(), out.as<std::uint16_t>(), lse.as<float>(),
+    attention.forward(s, nullptr, qkv.as<std::uint16_t>(), out.as<std::uint16_t>(), lse.as<float>(),
                       {library.data(), library.bytes()}, bench.stream());
   });
-  const AttentionBackward t{qkv.as<std::uint16_t>(), out.as<std::uint16_t>(), lse.as<float>(),
-                            d_context.as<std::uint16_t>(), d_qkv.as<std::uint16_t>()};
+  AttentionBackward t{nullptr,         qkv.as<std::uint16_t>(),       out.as<std::uint16_t>(),
+                      lse.as<float>(), d_context.as<std::uint16_t>(), d_qkv.as<std::uint16_t>()};
   const auto backward = [&](const char* what, const AttentionPiece& piece, bool deterministic) {
     bench.time("attention", fmt::format("{} backward {} {}x{}", shape, what, piece.sequences, piece.kv_groups),
                2.5 * flops, 0, [&] {
@@ -251,10 +273,25 @@ void bench_attention(Bench& bench, Attention& attention, AttentionSpec s) {
     backward(fmt::format("{:.1f} GiB", static_cast<double>(bytes_of(piece)) / (1 << 30)).c_str(), piece, true);
   }
   bench.time("attention", shape + " forward own", flops, 0, [&] {
-    own_attention_forward(s, qkv.as<std::uint16_t>(), out.as<std::uint16_t>(), lse.as<float>(), bench.stream());
+    own_attention_forward(s, nullptr, qkv.as<std::uint16_t>(), out.as<std::uint16_t>(), lse.as<float>(),
+                          bench.stream());
   });
   bench.time("attention", shape + " backward own", 2.5 * flops, 0,
              [&] { own_attention_backward(s, t, bench.stream()); });
+  if (s.length >= 4096) {
+    const auto [starts, squared_lengths] = random_documents(s);
+    AttentionSpec packed = s;
+    packed.rows = BatchKind::packed;
+    packed.squared_lengths = squared_lengths;
+    t.document_starts = starts.as<std::int32_t>();
+    bench.time("attention", shape + " packed forward", packed.forward_flops(), 0, [&] {
+      own_attention_forward(s, t.document_starts, qkv.as<std::uint16_t>(), out.as<std::uint16_t>(), lse.as<float>(),
+                            bench.stream());
+    });
+    bench.time("attention", shape + " packed backward", 2.5 * packed.forward_flops(), 0,
+               [&] { own_attention_backward(s, t, bench.stream()); });
+    t.document_starts = nullptr;
+  }
   const AttentionPiece unordered = attention_backward_piece(m, batch, false);
   if (unordered.bytes > library.bytes()) library = DeviceMemory(unordered.bytes);
   backward("unordered", unordered, false);

@@ -41,8 +41,7 @@ Prediction simulate(const Schedule& schedule, const Machine& machine, const Simu
   prediction.first_step_seconds = run.first_step_seconds;
   prediction.warmup_periods = run.warmup_periods;
   prediction.tokens_per_second = static_cast<double>(schedule.tokens_per_step()) / run.step_seconds;
-  const BatchShape whole{schedule.micro_batch.sequences * schedule.micro_batches, schedule.micro_batch.sequence_length};
-  prediction.model_flops = model_flops(model, whole);
+  prediction.model_flops = model_flops(model, schedule.whole_step());
   prediction.executed_flops = executed_flops(schedule, model);
   prediction.lane_busy_seconds = run.lane_busy_seconds;
   if (options.count_memory) prediction.memory = schedule_memory(schedule);

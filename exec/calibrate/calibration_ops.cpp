@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "exec/calibrate/stopwatch.h"
+#include "shared/machine/attention_point.h"
 
 namespace penstock::exec {
 namespace {
@@ -63,7 +64,7 @@ TemplateBinding unbound_template(const CalibrationOp& op, const Model& model, Ba
 }
 
 std::vector<CalibrationOp> calibration_ops(const Scenario& scenario, std::span<const ElementType> gradients) {
-  const BatchShape batch{scenario.micro_batch, scenario.sequence_length};
+  const BatchShape batch = scenario.shape(scenario.micro_batch);
   const LayoutOptions layout{Keep::input, scenario.policy.numerics.chunking, 0};
   std::vector<CalibrationOp> ops;
   const auto add = [&](LayerKind kind, Pass pass, bool accumulates, ElementType gradient) {
@@ -80,6 +81,15 @@ std::vector<CalibrationOp> calibration_ops(const Scenario& scenario, std::span<c
     for (const ElementType gradient : gradients)
       for (const bool accumulates : {true, false}) add(kind, pass, accumulates, gradient);
   return ops;
+}
+
+PackedRows calibration_rows(const Scenario& scenario) {
+  PackedRows rows;
+  if (scenario.rows != BatchKind::packed) return rows;
+  const TokenFile file(scenario.data, token_format(scenario.data).value(), scenario.model.config.vocabulary);
+  constexpr std::uint64_t kSeed = 1;
+  RowPacking(file, scenario.sequence_length, kSeed).fill(1, scenario.micro_batch, rows);
+  return rows;
 }
 
 std::vector<KernelTime> kernel_times(const std::vector<Kernel>& listed, std::span<const KernelMark> marks) {
@@ -106,7 +116,7 @@ KernelTables::Key KernelTables::key(const Kernel& k) {
     case KernelKind::attention_backward: break;
   }
   const AttentionSpec& a = k.attention;
-  return {k.kind, std::nullopt, a.sequences, a.length, a.heads, a.kv_heads, a.head_dim, 0};
+  return {k.kind, std::nullopt, a.sequences, a.length, a.heads, a.kv_heads, a.head_dim, static_cast<int>(a.rows)};
 }
 
 KernelTables::Entry& KernelTables::entry(const Kernel& kernel) {
@@ -116,7 +126,7 @@ KernelTables::Entry& KernelTables::entry(const Kernel& kernel) {
 }
 
 void KernelTables::require_all(const Scenario& scenario) const {
-  const BatchShape batch{scenario.micro_batch, scenario.sequence_length};
+  const BatchShape batch = scenario.shape(scenario.micro_batch);
   const Numerics& numerics = scenario.policy.numerics;
   const std::int64_t gradient = element_bytes(numerics.sum_on_host ? numerics.gradient_link : numerics.gradient_sum);
   for (const OperandUse& use : kOperandUses)  // every pass that there is
@@ -155,12 +165,13 @@ void KernelTables::fill(Gpu& gpu, std::map<std::string, double>& spread) const {
         efficiencies.push_back(rate(bytes, burst.seconds) / gpu.hbm_bytes_per_second);
     } else {
       const bool backward = k.kind == KernelKind::attention_backward;
-      auto point = std::find_if(gpu.attentions.begin(), gpu.attentions.end(), [&](const AttentionPoint& p) {
-        return AttentionSpec{p.sequences, p.length, p.heads, p.kv_heads, p.head_dim} == k.attention;
-      });
-      if (point == gpu.attentions.end())
-        point = gpu.attentions.insert(point, {k.attention.sequences, k.attention.length, k.attention.heads,
-                                              k.attention.kv_heads, k.attention.head_dim});
+      auto point = std::find_if(gpu.attentions.begin(), gpu.attentions.end(),
+                                [&](const AttentionPoint& p) { return spec_of(p) == k.attention; });
+      if (point == gpu.attentions.end()) {
+        const AttentionSpec& a = k.attention;
+        point = gpu.attentions.insert(point, {a.sequences, a.length, a.heads, a.kv_heads, a.head_dim});
+        point->squared_lengths = a.squared_lengths;
+      }
       (backward ? point->backward_seconds : point->forward_seconds) = burst.seconds;
       (backward ? point->backward_sustained_seconds : point->forward_sustained_seconds) = sustained_seconds;
     }

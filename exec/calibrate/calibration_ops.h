@@ -11,6 +11,7 @@
 
 #include "exec/runtime/binding.h"
 #include "exec/runtime/kernel_mark.h"
+#include "shared/data/packing.h"
 #include "shared/ir/schedule.h"
 #include "shared/machine/machine.h"
 #include "shared/model/kernels.h"
@@ -34,6 +35,10 @@ std::vector<CalibrationOp> calibration_ops(const Scenario& scenario, std::span<c
 /// What the op runs, without its operands. `model` must outlive the binding.
 TemplateBinding unbound_template(const CalibrationOp& op, const Model& model, BatchShape batch,
                                  const LayoutOptions& layout);
+
+/// The labels and document starts of a micro-batch, where the scenario's rows are packed; else nothing. They are those
+/// of the first step, so that attention is timed on documents as long as the file's.
+PackedRows calibration_rows(const Scenario& scenario);
 
 struct KernelTime {
   Kernel kernel;  // one execution

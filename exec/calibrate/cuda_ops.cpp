@@ -52,7 +52,7 @@ DeviceMemory random_memory(std::int64_t elements, float deviation) {
 
 CudaOps::CudaOps(const Scenario& scenario, CudaTemplates& templates, Gate& gate, cudaStream_t stream)
     : model_(scenario.model),
-      batch_{scenario.micro_batch, scenario.sequence_length},
+      batch_(scenario.shape(scenario.micro_batch)),
       layout_{Keep::input, scenario.policy.numerics.chunking,
               library_workspace_bytes(scenario.model, batch_, scenario.run.deterministic)},
       templates_(templates),
@@ -60,6 +60,7 @@ CudaOps::CudaOps(const Scenario& scenario, CudaTemplates& templates, Gate& gate,
       stream_(stream) {
   for (CalibrationOp& op : calibration_ops(scenario, kBothGradients)) ops_.push_back({std::move(op), {}, 0, true});
   take_memory();
+  take_rows(calibration_rows(scenario));
   const AttentionPiece piece = attention_backward_piece(model_, batch_, scenario.run.deterministic);
   const auto calls = static_cast<std::size_t>((batch_.sequences + piece.sequences - 1) / piece.sequences *
                                               ((model_.config.kv_heads + piece.kv_groups - 1) / piece.kv_groups));
@@ -98,11 +99,22 @@ void CudaOps::take_memory() {
   gradient_ = DeviceMemory(gradient);
   gradient_.fill(0);
   loss_ = DeviceMemory(8);
-  std::vector<std::int32_t> tokens(static_cast<std::size_t>(batch_.sequences * (batch_.sequence_length + 1)));
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(batch_.sequences * batch_.token_row()));
   for (std::size_t i = 0; i < tokens.size(); ++i)
     tokens[i] = static_cast<std::int32_t>(random_below(7, i, static_cast<std::uint64_t>(model_.config.vocabulary)));
   tokens_ = DeviceMemory(static_cast<std::int64_t>(4 * tokens.size()));
   tokens_.upload(tokens.data(), tokens_.bytes());
+}
+
+void CudaOps::take_rows(const PackedRows& rows) {
+  if (batch_.kind != BatchKind::packed) return;
+  const double trained = static_cast<double>(rows.trained);
+  labels_ = DeviceMemory(4 * batch_.tokens());
+  labels_.upload(rows.labels.data(), labels_.bytes());
+  document_starts_ = DeviceMemory(4 * batch_.tokens());
+  document_starts_.upload(rows.document_starts.data(), document_starts_.bytes());
+  trained_tokens_ = DeviceMemory(8);
+  trained_tokens_.upload(&trained, 8);
 }
 
 /// Norms as they are initialised: the layer's activations keep their scale.
@@ -130,6 +142,9 @@ const std::byte* CudaOps::memory(TemplateOperand operand, LayerKind kind) const 
     case TemplateOperand::gradient: return gradient_.data();
     case TemplateOperand::loss: return loss_.data();
     case TemplateOperand::workspace: return workspace_.data();
+    case TemplateOperand::labels: return labels_.data();
+    case TemplateOperand::document_starts: return document_starts_.data();
+    case TemplateOperand::trained_tokens: return trained_tokens_.data();
   }
   return nullptr;
 }
@@ -137,7 +152,7 @@ const std::byte* CudaOps::memory(TemplateOperand operand, LayerKind kind) const 
 TemplateBinding CudaOps::bind(const CalibrationOp& op) {
   TemplateBinding b = unbound_template(op, model_, batch_, layout_);
   for (const OperandUse& use : operand_uses(op.kind, op.pass))
-    if (use.use != Use::may_write) b.set(use.operand, memory(use.operand, op.kind));
+    if (use.is_of(batch_.kind) && use.use != Use::may_write) b.set(use.operand, memory(use.operand, op.kind));
   return b;
 }
 

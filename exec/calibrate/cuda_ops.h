@@ -55,6 +55,7 @@ class CudaOps {
   };
 
   void take_memory();
+  void take_rows(const PackedRows& rows);
   void fill_weights(const Layer& layer, const DeviceMemory& weights);
   const std::byte* memory(TemplateOperand operand, LayerKind kind) const;
   TemplateBinding bind(const CalibrationOp& op);
@@ -81,6 +82,7 @@ class CudaOps {
   const TimedOp *forward_ = nullptr, *recompute_ = nullptr, *backward_ = nullptr;  // of a decoder layer
 
   DeviceMemory embedding_, decoder_, head_, tokens_, loss_;
+  DeviceMemory labels_, document_starts_, trained_tokens_;  // of packed rows
   DeviceMemory input_, output_, output_gradient_, input_gradient_;
   DeviceMemory kept_, recomputed_, workspace_, gradient_;
 };

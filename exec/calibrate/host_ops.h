@@ -41,6 +41,7 @@ class HostOps {
 
   const Model& model_;
   const BatchShape batch_;
+  const PackedRows rows_;  // of a micro-batch, where rows are packed
   const LayoutOptions layout_;
   std::vector<CalibrationOp> ops_;
   std::map<Key, Place> places_;

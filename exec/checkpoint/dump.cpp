@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <system_error>
 
 #include "exec/checkpoint/safetensors.h"
 #include "shared/error.h"
 #include "shared/files.h"
+#include "shared/ir/schedule_names.h"
 #include "shared/units.h"
 
 namespace penstock::exec {
@@ -60,20 +62,30 @@ void write_gradients(const std::filesystem::path& path, const Schedule& schedule
   writer.close();
 }
 
-/// int32 ids of one step.
-std::int64_t tokens_of_step(const Schedule& schedule) {
-  return schedule.micro_batch.sequences * schedule.micro_batches * (schedule.micro_batch.sequence_length + 1);
+/// int32 values of one step in each file.
+std::int64_t values_of_step(const Schedule& schedule) {
+  const BatchShape step = schedule.whole_step();
+  return step.sequences * step.token_row();
 }
 
-void write_tokens(const std::filesystem::path& path, const Schedule& schedule, const TokenSource& tokens,
-                  const std::vector<StepReport>& reports) {
-  OutputFile file(path);
-  std::vector<std::int32_t> ids(static_cast<std::size_t>(tokens_of_step(schedule)));
-  for (const StepReport& report : reports) {
-    tokens.fill(report.step, ids.data());
-    file.write({reinterpret_cast<const char*>(ids.data()), ids.size() * sizeof(std::int32_t)});
+/// Tokens, and of packed rows labels and document starts, which are as many.
+void write_rows(const std::filesystem::path& folder, const Schedule& schedule, const TokenSource& tokens,
+                const std::vector<StepReport>& reports) {
+  const bool packed = schedule.micro_batch.kind == BatchKind::packed;
+  std::vector<std::vector<std::int32_t>> values(packed ? 3 : 1);
+  std::vector<std::unique_ptr<OutputFile>> files;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i].resize(static_cast<std::size_t>(values_of_step(schedule)));
+    files.push_back(std::make_unique<OutputFile>(folder / kDumpFiles[i]));
   }
-  file.commit();
+  StepRows rows{values[0].data()};
+  if (packed) rows = {values[0].data(), values[1].data(), values[2].data()};
+  for (const StepReport& report : reports) {
+    tokens.fill(report.step, rows);
+    for (std::size_t i = 0; i < values.size(); ++i)
+      files[i]->write({reinterpret_cast<const char*>(values[i].data()), values[i].size() * sizeof(std::int32_t)});
+  }
+  for (const auto& file : files) file->commit();
 }
 
 }  // namespace
@@ -82,7 +94,7 @@ void require_dumpable(const std::filesystem::path& folder, const Schedule& sched
   for (const Layer& layer : model.layers)
     if (!layer.tensors.empty()) gradient_place(schedule, layer.index);
   const std::int64_t needed = model.parameters * element_bytes(schedule.numerics.gradient_link) +
-                              steps * tokens_of_step(schedule) * std::int64_t{sizeof(std::int32_t)};
+                              3 * steps * values_of_step(schedule) * std::int64_t{sizeof(std::int32_t)};
   std::error_code error;
   if (std::filesystem::exists(folder / "optimizer.safetensors", error))
     throw InputError(fmt::format("--dump {}: holds a checkpoint, whose run.json would be lost; name another folder",
@@ -103,13 +115,15 @@ void write_dump(const std::filesystem::path& folder, const Schedule& schedule, c
   std::filesystem::create_directories(folder);
   std::filesystem::remove(folder / "run.json");  // written last: files of two dumps are none
   write_gradients(folder / "gradients.safetensors", schedule, model, memories);
-  write_tokens(folder / "tokens.i32", schedule, tokens, reports);
+  for (const char* of_packed_rows : {"labels.i32", "document_starts.i32"})
+    std::filesystem::remove(folder / of_packed_rows);
+  write_rows(folder, schedule, tokens, reports);
   nlohmann::ordered_json losses = nlohmann::ordered_json::array();
   for (const StepReport& report : reports) losses.push_back(report.loss);
-  const std::int64_t sequences = schedule.micro_batch.sequences * schedule.micro_batches;
-  const std::int64_t row = schedule.micro_batch.sequence_length + 1;
+  const BatchShape step = schedule.whole_step();
   const nlohmann::ordered_json run = {{"losses", losses},
-                                      {"tokens_shape", {reports.size(), sequences, row}},
+                                      {"rows", batch_kind_names()[static_cast<std::size_t>(step.kind)]},
+                                      {"tokens_shape", {reports.size(), step.sequences, step.token_row()}},
                                       {"micro_batch", schedule.micro_batch.sequences},
                                       {"learning_rate", hyper.learning_rate},
                                       {"beta1", hyper.beta1},

@@ -130,6 +130,8 @@ RunDescription describe_run(const Schedule& schedule, const RunOptions& run, con
   describe_numerics(schedule.numerics, schedule.micro_batch.tokens(), describer);
   describer.table("run");
   describe_training(run, schedule.numerics.clip, data, describer);
+  describer.later_table("workload");
+  describer.add("rows", kIfMeant, batch_kind_names()[static_cast<std::size_t>(schedule.micro_batch.kind)]);
   return describer.take();
 }
 

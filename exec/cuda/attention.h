@@ -20,6 +20,7 @@
 namespace penstock::exec {
 
 struct AttentionBackward {
+  const std::int32_t* document_starts = nullptr;  // [sequences, length] of packed rows, nullptr in windows
   const std::uint16_t* qkv = nullptr;
   const std::uint16_t* context = nullptr;
   const float* lse = nullptr;
@@ -42,8 +43,10 @@ class Attention {
   /// "cuDNN 9.19.0" or "own".
   static const char* name();
 
-  void forward(const AttentionSpec& shape, const std::uint16_t* qkv, std::uint16_t* context, float* lse,
-               LibraryWorkspace workspace, Stream stream);
+  /// `document_starts` as in AttentionBackward. Packed rows are for our own kernels: to a library their lengths would be
+  /// shapes, of which each step has others.
+  void forward(const AttentionSpec& shape, const std::int32_t* document_starts, const std::uint16_t* qkv,
+               std::uint16_t* context, float* lse, LibraryWorkspace workspace, Stream stream);
 
   /// Runs piece by piece: sequences first, then groups of key-value heads (shared/model/library_workspace.h). Throws
   /// DoesNotFit if the library wants more workspace than given.

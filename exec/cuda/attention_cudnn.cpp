@@ -173,9 +173,10 @@ const char* Attention::name() {
   return text.c_str();
 }
 
-void Attention::forward(const AttentionSpec& shape, const std::uint16_t* qkv, std::uint16_t* context, float* lse,
-                        LibraryWorkspace workspace, Stream stream) {
-  if (!supported(shape)) return own_attention_forward(shape, qkv, context, lse, stream);
+void Attention::forward(const AttentionSpec& shape, const std::int32_t* document_starts, const std::uint16_t* qkv,
+                        std::uint16_t* context, float* lse, LibraryWorkspace workspace, Stream stream) {
+  if (document_starts != nullptr || !supported(shape))
+    return own_attention_forward(shape, document_starts, qkv, context, lse, stream);
   const std::int64_t d = shape.head_dim;
   auto* packed = const_cast<std::uint16_t*>(qkv);  // the graph's map of pointers knows no const
   std::unordered_map<std::int64_t, void*> pointers{{kQ, packed},
@@ -188,7 +189,7 @@ void Attention::forward(const AttentionSpec& shape, const std::uint16_t* qkv, st
 
 void Attention::backward(const AttentionSpec& shape, const AttentionBackward& tensors, const AttentionPiece& piece,
                          bool deterministic, LibraryWorkspace workspace, Stream stream) {
-  if (!supported(shape)) return own_attention_backward(shape, tensors, stream);
+  if (tensors.document_starts != nullptr || !supported(shape)) return own_attention_backward(shape, tensors, stream);
   const std::int64_t d = shape.head_dim, length = shape.length, ratio = shape.heads / shape.kv_heads;
   for (std::int64_t s = 0; s < shape.sequences; s += piece.sequences)
     for (std::int64_t g = 0; g < shape.kv_heads; g += piece.kv_groups) {

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "exec/cuda/attention_plain.h"
+#include "exec/cuda/documents.h"
 #include "exec/cuda/error.h"
 #include "exec/cuda/vectors.cuh"
 
@@ -25,6 +26,18 @@ struct Shape {
   }
   __device__ std::int64_t row(int sequence, int head, int position) const {
     return (static_cast<std::int64_t>(sequence) * heads + head) * length + position;
+  }
+};
+
+/// What a row has for documents, if anything.
+struct Documents {
+  const std::int32_t* starts;  // of the row, or nullptr
+
+  __device__ Documents(const std::int32_t* document_starts, int sequence, int length)
+      : starts(document_starts == nullptr ? nullptr : document_starts + static_cast<std::int64_t>(sequence) * length) {}
+  __device__ int first_key(int query) const { return starts == nullptr ? 0 : exec::first_key(starts, query); }
+  __device__ int end_of_queries(int length, int key) const {
+    return starts == nullptr ? length : exec::end_of_queries(starts, length, key);
   }
 };
 
@@ -57,7 +70,8 @@ __device__ float ordered_sum(const float* values, int count) {
 }
 
 /// One block per query row. Shared: q [dim], accumulated context [dim], weights of a tile [kThreads].
-__global__ void forward_kernel(Shape shape, const std::uint16_t* qkv, std::uint16_t* context, float* lse) {
+__global__ void forward_kernel(Shape shape, const std::int32_t* document_starts, const std::uint16_t* qkv,
+                               std::uint16_t* context, float* lse) {
   extern __shared__ float shared[];
   float* q = shared;
   float* sum = q + shape.dim;
@@ -73,7 +87,8 @@ __global__ void forward_kernel(Shape shape, const std::uint16_t* qkv, std::uint1
   }
   __syncthreads();
   float largest = -INFINITY, denominator = 0;
-  for (int base = 0; base <= query; base += kThreads) {
+  for (int base = Documents(document_starts, sequence, shape.length).first_key(query); base <= query;
+       base += kThreads) {
     const int key = base + thread, count = min(kThreads, query + 1 - base);
     const float score =
         key <= query ? dot(q, qkv + shape.packed(sequence, key, key_head), shape.dim) * shape.scale : -INFINITY;
@@ -116,7 +131,8 @@ __global__ void query_gradient_kernel(Shape shape, AttentionBackward t) {
   __syncthreads();
   const float delta = dot(d_context, t.context + at, shape.dim);
   const float lse = t.lse[shape.row(sequence, head, query)];
-  for (int base = 0; base <= query; base += kThreads) {
+  for (int base = Documents(t.document_starts, sequence, shape.length).first_key(query); base <= query;
+       base += kThreads) {
     const int key = base + thread, count = min(kThreads, query + 1 - base);
     float value = 0;
     if (key <= query) {
@@ -157,11 +173,12 @@ __global__ void key_gradient_kernel(Shape shape, AttentionBackward t) {
     d_k[c] = d_v[c] = 0;
   }
   __syncthreads();
+  const int end = Documents(t.document_starts, sequence, shape.length).end_of_queries(shape.length, key);
   for (int head = group * ratio; head < (group + 1) * ratio; ++head)
-    for (int base = key; base < shape.length; base += kThreads) {
-      const int query = base + thread, count = min(kThreads, shape.length - base);
+    for (int base = key; base < end; base += kThreads) {
+      const int query = base + thread, count = min(kThreads, end - base);
       float w = 0, d = 0;
-      if (query < shape.length) {
+      if (query < end) {
         const std::uint16_t* d_context = t.d_context + shape.context(sequence, query, head);
         const float score = dot(k, t.qkv + shape.packed(sequence, query, head), shape.dim) * shape.scale;
         const float delta = dot(d_context, t.context + shape.context(sequence, query, head), shape.dim);
@@ -200,10 +217,11 @@ dim3 grid(const AttentionSpec& shape, std::int64_t heads) {
 
 }  // namespace
 
-void plain_attention_forward(const AttentionSpec& shape, const std::uint16_t* qkv, std::uint16_t* context, float* lse,
-                             Stream stream) {
+void plain_attention_forward(const AttentionSpec& shape, const std::int32_t* document_starts, const std::uint16_t* qkv,
+                             std::uint16_t* context, float* lse, Stream stream) {
   const std::size_t shared = (2 * shape.head_dim + kThreads) * sizeof(float);
-  forward_kernel<<<grid(shape, shape.heads), kThreads, shared, stream>>>(device_shape(shape), qkv, context, lse);
+  forward_kernel<<<grid(shape, shape.heads), kThreads, shared, stream>>>(device_shape(shape), document_starts, qkv,
+                                                                         context, lse);
   PENSTOCK_CUDA_LAUNCH("plain attention forward");
 }
 

@@ -1,5 +1,7 @@
 #include "exec/cuda/attention_tiled.h"
 
+#include "exec/cuda/documents.h"
+
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
@@ -192,8 +194,30 @@ __device__ Tile<D> shared_tile(int index) {
 
 // --- kernels ------------------------------------------------------------------------------------------------------
 
+/// The documents of one row; without any, everything is one and all of this is decided by the compiler.
+template <bool kDocuments>
+struct Documents {
+  const std::int32_t* starts;
+  int length;
+
+  __device__ Documents(const Shape& shape, const std::int32_t* document_starts, int sequence)
+      : starts(kDocuments ? document_starts + static_cast<std::int64_t>(sequence) * shape.length : nullptr),
+        length(shape.length) {}
+  /// Of a query, or of the row's last one where there is none.
+  __device__ int first_key(int query) const { return kDocuments ? exec::first_key(starts, min(query, length - 1)) : 0; }
+  /// Of queries, the first tile of keys that one of them sees.
+  __device__ int first_tile(int tile) const { return first_key(tile * kRows) / kRows; }
+  /// Of keys, one behind the last tile of queries of which one sees one of them.
+  __device__ int end_of_tiles(int tile) const {
+    const int queries =
+        kDocuments ? exec::end_of_queries(starts, length, min(tile * kRows + kRows, length) - 1) : length;
+    return (queries + kRows - 1) / kRows;
+  }
+};
+
 /// One step of the running softmax: scores become weights relative to the new maximum; `sum` is what came before.
-template <int D>
+/// `kHides`: a row may have seen nothing so far.
+template <int D, bool kHides>
 __device__ void weigh(Scores& scores, float (&largest)[2], float (&denominator)[2], float (&sum)[D / 8][4],
                       float scale) {
 #pragma unroll
@@ -202,13 +226,14 @@ __device__ void weigh(Scores& scores, float (&largest)[2], float (&denominator)[
 #pragma unroll
     for (const auto& entry : scores) tile_largest = fmaxf(tile_largest, fmaxf(entry[2 * half], entry[2 * half + 1]));
     const float next = fmaxf(largest[half], row_max(tile_largest));
-    const float shrink = exp2f((largest[half] - next) * scale);
+    const float base = kHides && next == -INFINITY ? 0.0f : next;
+    const float shrink = exp2f((largest[half] - base) * scale);
     float added = 0;
 #pragma unroll
     for (auto& entry : scores)
 #pragma unroll
       for (int e = 2 * half; e < 2 * half + 2; ++e) {
-        entry[e] = exp2f((entry[e] - next) * scale);
+        entry[e] = exp2f((entry[e] - base) * scale);
         added += entry[e];
       }
     denominator[half] = denominator[half] * shrink + added;
@@ -222,9 +247,10 @@ __device__ void weigh(Scores& scores, float (&largest)[2], float (&denominator)[
 }
 
 /// Grid: tiles of queries (the longest first), heads, sequences. Shared: q, k, v.
-template <int D>
+template <int D, bool kDocuments>
 __global__ void __launch_bounds__(kThreads, 2)
-    forward_kernel(Shape shape, const std::uint16_t* qkv, std::uint16_t* context, float* lse) {
+    forward_kernel(Shape shape, const std::int32_t* document_starts, const std::uint16_t* qkv, std::uint16_t* context,
+                   float* lse) {
   const int tile = static_cast<int>(gridDim.x - 1 - blockIdx.x), head = static_cast<int>(blockIdx.y),
             sequence = static_cast<int>(blockIdx.z);
   const int key_head = shape.heads + head / (shape.heads / shape.kv_heads);
@@ -234,13 +260,18 @@ __global__ void __launch_bounds__(kThreads, 2)
   const auto load = [&](Tile<D> to, const std::uint16_t* from, int t) {
     begin_load<D>(to, from, shape.columns(), t * kRows, shape.length, shape.dim);
   };
+  const Documents<kDocuments> documents(shape, document_starts, sequence);
+  const int first = documents.first_tile(tile);
   load(q, qkv + shape.packed(sequence, 0, head), tile);
-  load(k, keys, 0);
-  load(v, values, 0);
+  load(k, keys, first);
+  load(v, values, first);
 
   const float scale = shape.scale * kLog2E;
+  const int first_keys[2] = {documents.first_key(tile * kRows + entry_row(0)),
+                             documents.first_key(tile * kRows + entry_row(1))};
+  const int all_see = documents.first_key(tile * kRows + kRows - 1);  // from here on up to the diagonal
   float sum[D / 8][4] = {}, largest[2] = {-INFINITY, -INFINITY}, denominator[2] = {0, 0};
-  for (int t = 0; t <= tile; ++t) {
+  for (int t = first; t <= tile; ++t) {
     Scores scores;
     finish_loads<1>();  // q and k
     score<D>(scores, q, k);
@@ -253,7 +284,14 @@ __global__ void __launch_bounds__(kThreads, 2)
         for (int e = 0; e < 4; ++e)
           if (entry_column(n, e) > entry_row(e / 2)) scores[n][e] = -INFINITY;
     }
-    weigh<D>(scores, largest, denominator, sum, scale);
+    if (kDocuments && t * kRows < all_see) {
+#pragma unroll
+      for (int n = 0; n < kRows / 8; ++n)
+#pragma unroll
+        for (int e = 0; e < 4; ++e)
+          if (t * kRows + entry_column(n, e) < first_keys[e / 2]) scores[n][e] = -INFINITY;
+    }
+    weigh<D, kDocuments>(scores, largest, denominator, sum, scale);
     if (t < tile)
       finish_loads<1>();  // v; k of the next tile may be on its way
     else
@@ -293,8 +331,9 @@ __device__ float delta_of(const Shape& shape, const AttentionBackward& t, int se
   return *reinterpret_cast<const float*>(t.d_qkv + shape.packed(sequence, query, head));
 }
 
-/// Grid: tiles of keys, key-value heads, sequences. Shared: k, v, q, d_context, then lse and delta of the queries.
-template <int D>
+/// Grid: tiles of keys, key-value heads, sequences. Shared: k, v, q, d_context, then lse, delta and, of packed rows, the
+/// first key of the queries.
+template <int D, bool kDocuments>
 __global__ void __launch_bounds__(kThreads, 2) key_gradient_kernel(Shape shape, AttentionBackward t) {
   const int tile = static_cast<int>(blockIdx.x), group = static_cast<int>(blockIdx.y),
             sequence = static_cast<int>(blockIdx.z);
@@ -302,6 +341,8 @@ __global__ void __launch_bounds__(kThreads, 2) key_gradient_kernel(Shape shape, 
   const Tile<D> k = shared_tile<D>(0), v = shared_tile<D>(1), q = shared_tile<D>(2), d_context = shared_tile<D>(3);
   float* lse = reinterpret_cast<float*>(shared_memory + 4 * Tile<D>::kBytes);
   float* delta = lse + kRows;
+  int* first_keys = reinterpret_cast<int*>(delta + kRows);
+  const Documents<kDocuments> documents(shape, t.document_starts, sequence);
   const std::int64_t row = shape.columns();
   begin_load<D>(k, t.qkv + shape.packed(sequence, 0, key_head), row, tile * kRows, shape.length, shape.dim);
   begin_load<D>(v, t.qkv + shape.packed(sequence, 0, key_head + shape.kv_heads), row, tile * kRows, shape.length,
@@ -309,7 +350,7 @@ __global__ void __launch_bounds__(kThreads, 2) key_gradient_kernel(Shape shape, 
 
   const float scale = shape.scale * kLog2E;
   float d_k[D / 8][4] = {}, d_v[D / 8][4] = {};
-  const int tiles = (shape.length + kRows - 1) / kRows;
+  const int tiles = documents.end_of_tiles(tile);
   for (int head = group * ratio; head < (group + 1) * ratio; ++head)
     for (int queries = tile; queries < tiles; ++queries) {
       __syncthreads();  // the tiles of the turn before are read
@@ -321,6 +362,7 @@ __global__ void __launch_bounds__(kThreads, 2) key_gradient_kernel(Shape shape, 
         const bool inside = query < shape.length;  // a row beyond has no weights
         lse[threadIdx.x] = inside ? t.lse[shape.statistic(sequence, head, query)] * kLog2E : INFINITY;
         delta[threadIdx.x] = inside ? delta_of(shape, t, sequence, query, head) : 0.0f;
+        if (kDocuments) first_keys[threadIdx.x] = documents.first_key(query);
       }
       Scores weights, d_scores;
       finish_loads<1>();  // all but d_context
@@ -329,7 +371,8 @@ __global__ void __launch_bounds__(kThreads, 2) key_gradient_kernel(Shape shape, 
       for (int n = 0; n < kRows / 8; ++n)
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const bool visible = queries > tile || entry_row(e / 2) <= entry_column(n, e);
+          bool visible = queries > tile || entry_row(e / 2) <= entry_column(n, e);
+          if (kDocuments) visible = visible && tile * kRows + entry_row(e / 2) >= first_keys[entry_column(n, e)];
           weights[n][e] = visible ? exp2f(weights[n][e] * scale - lse[entry_column(n, e)]) : 0.0f;
         }
       finish_loads<0>();
@@ -348,7 +391,7 @@ __global__ void __launch_bounds__(kThreads, 2) key_gradient_kernel(Shape shape, 
 }
 
 /// Grid: tiles of queries (the longest first), heads, sequences. Shared: q, d_context, k, v.
-template <int D>
+template <int D, bool kDocuments>
 __global__ void __launch_bounds__(kThreads, 2) query_gradient_kernel(Shape shape, AttentionBackward t) {
   const int tile = static_cast<int>(gridDim.x - 1 - blockIdx.x), head = static_cast<int>(blockIdx.y),
             sequence = static_cast<int>(blockIdx.z);
@@ -363,20 +406,24 @@ __global__ void __launch_bounds__(kThreads, 2) query_gradient_kernel(Shape shape
   load(q, t.qkv + shape.packed(sequence, 0, head), tile);
   begin_load<D>(d_context, t.d_context + shape.context(sequence, 0, head), shape.context_row(), tile * kRows,
                 shape.length, shape.dim);
-  load(k, keys, 0);
-  load(v, values, 0);
+  const Documents<kDocuments> documents(shape, t.document_starts, sequence);
+  const int first = documents.first_tile(tile);
+  load(k, keys, first);
+  load(v, values, first);
 
   const float scale = shape.scale * kLog2E;
   float lse[2], delta[2];
+  int first_keys[2];
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int query = tile * kRows + entry_row(half);
     const bool inside = query < shape.length;  // a row beyond is not stored
     lse[half] = inside ? t.lse[shape.statistic(sequence, head, query)] * kLog2E : 0.0f;
     delta[half] = inside ? delta_of(shape, t, sequence, query, head) : 0.0f;
+    first_keys[half] = documents.first_key(query);
   }
   float sum[D / 8][4] = {};
-  for (int index = 0; index <= tile; ++index) {
+  for (int index = first; index <= tile; ++index) {
     Scores weights, d_scores;
     finish_loads<0>();
     score<D>(weights, q, k);
@@ -387,7 +434,8 @@ __global__ void __launch_bounds__(kThreads, 2) query_gradient_kernel(Shape shape
     for (int n = 0; n < kRows / 8; ++n)
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const bool visible = index < tile || entry_column(n, e) <= entry_row(e / 2);
+        bool visible = index < tile || entry_column(n, e) <= entry_row(e / 2);
+        if (kDocuments) visible = visible && index * kRows + entry_column(n, e) >= first_keys[e / 2];
         const float weight = visible ? exp2f(weights[n][e] * scale - lse[e / 2]) : 0.0f;
         d_scores[n][e] = weight * (d_scores[n][e] - delta[e / 2]);
       }
@@ -414,40 +462,48 @@ void allow_shared(Kernel* kernel, int bytes) {
   PENSTOCK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
 }
 
-template <int D>
-void forward(const AttentionSpec& shape, const std::uint16_t* qkv, std::uint16_t* context, float* lse, Stream stream) {
+template <int D, bool kDocuments>
+void forward(const AttentionSpec& shape, const std::int32_t* document_starts, const std::uint16_t* qkv,
+             std::uint16_t* context, float* lse, Stream stream) {
   constexpr int kShared = 3 * Tile<D>::kBytes;
-  allow_shared(forward_kernel<D>, kShared);
-  forward_kernel<D><<<grid(shape, shape.heads), kThreads, kShared, stream>>>(device_shape(shape), qkv, context, lse);
+  allow_shared(forward_kernel<D, kDocuments>, kShared);
+  forward_kernel<D, kDocuments><<<grid(shape, shape.heads), kThreads, kShared, stream>>>(
+      device_shape(shape), document_starts, qkv, context, lse);
   PENSTOCK_CUDA_LAUNCH("tiled attention forward");
 }
 
-template <int D>
+template <int D, bool kDocuments>
 void backward(const AttentionSpec& shape, const AttentionBackward& tensors, Stream stream) {
   constexpr int kDeltaThreads = 256;
   const Shape s = device_shape(shape);
   const std::int64_t blocks = divide_up(shape.tokens() * shape.heads * 32, kDeltaThreads);
   delta_kernel<<<static_cast<unsigned>(blocks), kDeltaThreads, 0, stream>>>(s, shape.tokens(), tensors);
   PENSTOCK_CUDA_LAUNCH("tiled attention delta");
-  constexpr int kKeyShared = 4 * Tile<D>::kBytes + 2 * kRows * static_cast<int>(sizeof(float));
-  allow_shared(key_gradient_kernel<D>, kKeyShared);
-  key_gradient_kernel<D><<<grid(shape, shape.kv_heads), kThreads, kKeyShared, stream>>>(s, tensors);
+  constexpr int kKeyShared = 4 * Tile<D>::kBytes + (kDocuments ? 3 : 2) * kRows * static_cast<int>(sizeof(float));
+  allow_shared(key_gradient_kernel<D, kDocuments>, kKeyShared);
+  key_gradient_kernel<D, kDocuments><<<grid(shape, shape.kv_heads), kThreads, kKeyShared, stream>>>(s, tensors);
   PENSTOCK_CUDA_LAUNCH("tiled attention key gradient");
   constexpr int kQueryShared = 4 * Tile<D>::kBytes;
-  allow_shared(query_gradient_kernel<D>, kQueryShared);
-  query_gradient_kernel<D><<<grid(shape, shape.heads), kThreads, kQueryShared, stream>>>(s, tensors);
+  allow_shared(query_gradient_kernel<D, kDocuments>, kQueryShared);
+  query_gradient_kernel<D, kDocuments><<<grid(shape, shape.heads), kThreads, kQueryShared, stream>>>(s, tensors);
   PENSTOCK_CUDA_LAUNCH("tiled attention query gradient");
 }
 
 }  // namespace
 
-void tiled_attention_forward(const AttentionSpec& shape, const std::uint16_t* qkv, std::uint16_t* context, float* lse,
-                             Stream stream) {
-  shape.head_dim <= 64 ? forward<64>(shape, qkv, context, lse, stream) : forward<128>(shape, qkv, context, lse, stream);
+void tiled_attention_forward(const AttentionSpec& shape, const std::int32_t* document_starts, const std::uint16_t* qkv,
+                             std::uint16_t* context, float* lse, Stream stream) {
+  const bool documents = document_starts != nullptr;
+  const auto run = shape.head_dim <= 64 ? (documents ? forward<64, true> : forward<64, false>)
+                                        : (documents ? forward<128, true> : forward<128, false>);
+  run(shape, document_starts, qkv, context, lse, stream);
 }
 
 void tiled_attention_backward(const AttentionSpec& shape, const AttentionBackward& tensors, Stream stream) {
-  shape.head_dim <= 64 ? backward<64>(shape, tensors, stream) : backward<128>(shape, tensors, stream);
+  const bool documents = tensors.document_starts != nullptr;
+  const auto run = shape.head_dim <= 64 ? (documents ? backward<64, true> : backward<64, false>)
+                                        : (documents ? backward<128, true> : backward<128, false>);
+  run(shape, tensors, stream);
 }
 
 }  // namespace penstock::exec

@@ -4,6 +4,9 @@
 // Forward: a block holds 64 queries of one head and walks the keys up to the diagonal with a running maximum. Backward:
 // one kernel walks the keys of 64 queries for d_q, another the queries of 64 keys, over all heads of their group, for
 // d_k and d_v. Both make the scores again: 7 products for the 5 that must be, which saves atomics and their order.
+//
+// In packed rows a walk takes the tiles alone that a document of the block's 64 reaches (documents.h), and hides within
+// them what is of other documents. Which tiles these are decides nothing but the time.
 #pragma once
 
 #include "exec/cuda/attention.h"
@@ -14,8 +17,8 @@ namespace penstock::exec {
 inline bool attention_tiles(const AttentionSpec& shape) { return shape.head_dim % 8 == 0 && shape.head_dim <= 128; }
 
 /// REQUIRES: attention_tiles(shape); tensors aligned to 16 bytes.
-void tiled_attention_forward(const AttentionSpec& shape, const std::uint16_t* qkv, std::uint16_t* context, float* lse,
-                             Stream stream);
+void tiled_attention_forward(const AttentionSpec& shape, const std::int32_t* document_starts, const std::uint16_t* qkv,
+                             std::uint16_t* context, float* lse, Stream stream);
 void tiled_attention_backward(const AttentionSpec& shape, const AttentionBackward& tensors, Stream stream);
 
 }  // namespace penstock::exec

@@ -289,8 +289,8 @@ class CudaBackend : public Backend {
         const StepSource& source = backend.program_->source;
         const AdamHyper hyper = source.hyper(step);
         const StepScalars prepared = make_step_scalars(hyper, source.number(step), 0, false);
-        step_scalars_cuda(prepared, hyper.max_norm, w.partials.data(), static_cast<int>(w.partials.size()), w.out,
-                          stream);
+        step_scalars_cuda(prepared, hyper.max_norm, w.partials.data(), static_cast<int>(w.partials.size()),
+                          w.trained_tokens, w.out, stream);
       }
       void operator()(const BoundInput&) const { refuse(); }
       void operator()(const BoundReport&) const { refuse(); }

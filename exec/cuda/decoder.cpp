@@ -29,6 +29,7 @@ class DecoderOp {
         epsilon_(static_cast<float>(model_.config.rms_epsilon)) {
     rotary_.q_norm = weights(offsets_.q_norm);
     rotary_.k_norm = weights(offsets_.k_norm);
+    rotary_.document_starts = document_starts();
   }
 
   void forward();
@@ -48,6 +49,10 @@ class DecoderOp {
   /// Forward makes everything; a recompute makes what was not kept.
   bool makes(Activation activation) const { return op_.pass == Pass::forward || regions_.in_recomputed(activation); }
 
+  bool packed() const { return op_.batch.kind == BatchKind::packed; }
+  const std::int32_t* document_starts() const {
+    return packed() ? op_.get<TemplateOperand::document_starts>() : nullptr;
+  }
   void mark(KernelId kernel) const { libraries_.mark(kernel, stream_); }
   void norm(KernelId kernel, const std::uint16_t* x, std::int64_t weight_offset);
   void make_qkv();
@@ -73,9 +78,9 @@ class DecoderOp {
 void DecoderOp::forward() {
   if (makes(Activation::qkv)) make_qkv();
   if (makes(Activation::attention)) {
-    libraries_.attention.forward(attention_spec(model_.config, op_.batch), at(Activation::qkv),
+    libraries_.attention.forward(attention_spec(model_.config, op_.batch), document_starts(), at(Activation::qkv),
                                  at(Activation::attention), regions_.at<float>(Activation::lse), library_, stream_);
-    mark(KernelId::attention);
+    mark(packed() ? KernelId::packed_attention : KernelId::attention);
   }
   if (makes(Activation::middle)) make_middle();
   make_mlp();
@@ -176,13 +181,14 @@ void DecoderOp::backward_attention() {
   matmul.input_gradient(op_.get<TemplateOperand::input_gradient>(), weights(offsets_.attention_output),
                         at(Activation::d_attention), tokens_, hidden_, columns, library_, stream_);
   mark(KernelId::attention_output_input_gradient);
-  const AttentionBackward tensors{at(Activation::qkv), at(Activation::attention), regions_.at<float>(Activation::lse),
+  const AttentionBackward tensors{document_starts(),           at(Activation::qkv),
+                                  at(Activation::attention),   regions_.at<float>(Activation::lse),
                                   at(Activation::d_attention), at(Activation::d_qkv)};
   const bool deterministic = libraries_.deterministic_attention;
   libraries_.attention.backward(attention_spec(model_.config, op_.batch), tensors,
                                 attention_backward_piece(model_, op_.batch, deterministic), deterministic, library_,
                                 stream_);
-  mark(KernelId::attention_backward);
+  mark(packed() ? KernelId::packed_attention_backward : KernelId::attention_backward);
   GradientTarget d_q_norm, d_k_norm;
   if (model_.config.qk_norm) {
     d_q_norm = gradient(offsets_.q_norm);

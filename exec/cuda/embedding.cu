@@ -18,15 +18,20 @@ constexpr int kSortTile = kSortParts * kSortPart;
 static_assert(kSortPart % kSortRows == 0, "a block's rows lie in one part");
 static_assert(kReductionRows / 2 < kThreads, "each thread looks at one segment of a run");
 
-/// Where input r of the micro-batch lies in tokens [sequences, length + 1].
-__device__ std::int64_t place(std::int64_t row, std::int64_t length) {
-  return row / length * (length + 1) + row % length;
-}
+/// The inputs of a micro-batch in tokens [sequences, row], of which the first `length` of each row are inputs.
+struct Inputs {
+  const std::int32_t* tokens;
+  int length, row;
+
+  __device__ std::int32_t id(std::int64_t place, int vocabulary) const {
+    return within(tokens[place / length * row + place % length], vocabulary);
+  }
+};
 
 template <int W>
-__global__ void gather_kernel(const std::int32_t* tokens, const std::uint16_t* weight, std::uint16_t* output,
-                              int length, int hidden, int vocabulary) {
-  const std::int64_t token = within(tokens[place(blockIdx.x, length)], vocabulary);
+__global__ void gather_kernel(const Inputs inputs, const std::uint16_t* weight, std::uint16_t* output, int hidden,
+                              int vocabulary) {
+  const std::int64_t token = inputs.id(blockIdx.x, vocabulary);
   const std::uint16_t* from = weight + token * hidden;
   std::uint16_t* to = output + blockIdx.x * static_cast<std::int64_t>(hidden);
   for (int c = static_cast<int>(threadIdx.x) * W; c < hidden; c += kThreads * W)
@@ -41,17 +46,17 @@ struct TokenRow {
 /// Sorts the rows by token, then by place: a row goes behind all that come before it, which are counted. One lane per
 /// row; each warp of a block compares with its part of a tile of places. Quadratic, and still small beside the sums
 /// for the tens of thousands of rows of a micro-batch.
-__global__ void sort_kernel(const std::int32_t* tokens, TokenRow* sorted, int rows, int length, int vocabulary) {
+__global__ void sort_kernel(const Inputs inputs, TokenRow* sorted, int rows, int vocabulary) {
   __shared__ __align__(16) std::int32_t tile[kSortTile];
   __shared__ int counts[kSortParts][kSortRows];
   const int row = static_cast<int>(blockIdx.x) * kSortRows + static_cast<int>(threadIdx.x);
-  const std::int32_t mine = row < rows ? within(tokens[place(row, length)], vocabulary) : 0;
+  const std::int32_t mine = row < rows ? inputs.id(row, vocabulary) : 0;
   int before = 0;
   for (int base = 0; base < rows; base += kSortTile) {
     __syncthreads();
     for (int i = static_cast<int>(threadIdx.y) * kSortRows + static_cast<int>(threadIdx.x); i < kSortTile;
          i += kSortParts * kSortRows)
-      tile[i] = base + i < rows ? within(tokens[place(base + i, length)], vocabulary) : INT_MAX;
+      tile[i] = base + i < rows ? inputs.id(base + i, vocabulary) : INT_MAX;
     __syncthreads();
     const std::int32_t* const part = tile + threadIdx.y * kSortPart;
     const int begin = base + static_cast<int>(threadIdx.y) * kSortPart;
@@ -153,17 +158,21 @@ __global__ void run_kernel(const TokenRow* __restrict__ sorted, const float* __r
   put(gradient, static_cast<std::int64_t>(sorted[found].token) * hidden + column, sum, accumulates);
 }
 
+Inputs inputs_of(const std::int32_t* tokens, BatchShape batch) {
+  return {tokens, static_cast<int>(batch.sequence_length), static_cast<int>(batch.token_row())};
+}
+
 }  // namespace
 
 void embedding_forward(const std::int32_t* tokens, const std::uint16_t* weight, std::uint16_t* output, BatchShape batch,
                        std::int64_t hidden, std::int64_t vocabulary, Stream stream) {
   const auto blocks = static_cast<unsigned>(batch.tokens());
-  const int length = static_cast<int>(batch.sequence_length), columns = static_cast<int>(hidden);
-  const int ids = static_cast<int>(vocabulary);
+  const Inputs inputs = inputs_of(tokens, batch);
+  const int columns = static_cast<int>(hidden), ids = static_cast<int>(vocabulary);
   if (hidden % 8 == 0)
-    gather_kernel<8><<<blocks, kThreads, 0, stream>>>(tokens, weight, output, length, columns, ids);
+    gather_kernel<8><<<blocks, kThreads, 0, stream>>>(inputs, weight, output, columns, ids);
   else
-    gather_kernel<1><<<blocks, kThreads, 0, stream>>>(tokens, weight, output, length, columns, ids);
+    gather_kernel<1><<<blocks, kThreads, 0, stream>>>(inputs, weight, output, columns, ids);
   PENSTOCK_CUDA_LAUNCH("embedding_forward");
 }
 
@@ -174,11 +183,10 @@ void embedding_gradient_zero(GradientTarget gradient, std::int64_t hidden, std::
 void embedding_backward(const std::int32_t* tokens, const std::uint16_t* d_output, GradientTarget gradient,
                         std::int32_t* order, float* partials, BatchShape batch, std::int64_t hidden,
                         std::int64_t vocabulary, Stream stream) {
-  const int rows = static_cast<int>(batch.tokens()), length = static_cast<int>(batch.sequence_length);
-  const int columns = static_cast<int>(hidden);
+  const int rows = static_cast<int>(batch.tokens()), columns = static_cast<int>(hidden);
   auto* const sorted = reinterpret_cast<TokenRow*>(order);
   sort_kernel<<<static_cast<unsigned>(divide_up(rows, kSortRows)), dim3(kSortRows, kSortParts), 0, stream>>>(
-      tokens, sorted, rows, length, static_cast<int>(vocabulary));
+      inputs_of(tokens, batch), sorted, rows, static_cast<int>(vocabulary));
   PENSTOCK_CUDA_LAUNCH("embedding order");
   const int segment = std::max(kLeastSegment, static_cast<int>(divide_up(rows, kReductionRows / 2)));
   const int width = hidden % 8 == 0 ? 8 : 1;

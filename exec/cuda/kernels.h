@@ -52,7 +52,9 @@ struct Rotary {
   float epsilon = 0;
   const std::uint16_t* q_norm = nullptr;  // [head_dim]; nullptr: no QK norm
   const std::uint16_t* k_norm = nullptr;
-  double frequencies[kMostRotaryPairs] = {};  // of pair i = (i, i + head_dim / 2), radians per position
+  const std::int32_t* document_starts = nullptr;  // [tokens], places in the row; nullptr: 0 for all. A token's position
+                                                  // is its distance from there
+  double frequencies[kMostRotaryPairs] = {};      // of pair i = (i, i + head_dim / 2), radians per position
 };
 
 /// Frequencies as Hugging Face computes them, Llama-3.1 scaling included.
@@ -78,8 +80,8 @@ void swiglu_backward(const std::uint16_t* gate_up, const std::uint16_t* d_produc
 
 // --- embedding (embedding.cu) ----------------------------------------------------------------------------------------
 
-/// tokens: [sequences, length + 1]; only the first `length` of each row are inputs. The input op has seen to it that
-/// they are in the vocabulary. Any other bytes, as a rehearsal or an aborted run may find there, count as its last id:
+/// tokens: [sequences, BatchShape::token_row]; only the first `length` of each row are inputs. The input op has seen to it
+/// that they are in the vocabulary. Any other bytes, as a rehearsal or an aborted run may find there, count as its last id:
 /// no kernel reads or writes outside its tables.
 void embedding_forward(const std::int32_t* tokens, const std::uint16_t* weight, std::uint16_t* output, BatchShape batch,
                        std::int64_t hidden, std::int64_t vocabulary, Stream stream);
@@ -96,11 +98,29 @@ void embedding_gradient_zero(GradientTarget gradient, std::int64_t hidden, std::
 
 // --- loss (loss.cu) --------------------------------------------------------------------------------------------------
 
+/// What the places of a micro-batch are to predict: place p of sequence s ids[s * row + p].
+struct Targets {
+  const std::int32_t* ids = nullptr;
+  std::int64_t row = 0, length = 0;
+
+  /// Of windows the tokens [sequences, length + 1] shifted by one, of packed rows the labels [sequences, length].
+  static Targets of_windows(const std::int32_t* tokens, std::int64_t length) {
+    return {tokens + 1, length + 1, length};
+  }
+  static Targets of_labels(const std::int32_t* labels, std::int64_t length) { return {labels, length, length}; }
+};
+
+/// Factor of every gradient: 1 / *trained_tokens (device memory), or where that is nullptr `value`.
+struct LossScale {
+  float value = 1;
+  const double* trained_tokens = nullptr;
+};
+
 /// `rows` rows of logits from row `first_row` of the micro-batch on, turned into their gradient in place:
-/// (softmax - one_hot(target)) * scale. row_stats [tokens, 4]: largest logit, sum of exp(logit - largest), target's
-/// logit, loss.
-void loss_rows(std::uint16_t* logits, const std::int32_t* tokens, float* row_stats, std::int64_t first_row,
-               std::int64_t rows, std::int64_t length, std::int64_t vocabulary, float scale, Stream stream);
+/// (softmax - one_hot(target)) * scale, or 0 where the target is kIgnoredLabel. row_stats [tokens, 4]: largest logit, sum
+/// of exp(logit - largest), target's logit, loss; 0 where it is ignored.
+void loss_rows(std::uint16_t* logits, const Targets& targets, float* row_stats, std::int64_t first_row,
+               std::int64_t rows, std::int64_t vocabulary, const LossScale& scale, Stream stream);
 /// loss = sum of row_stats[r][3], in fp64, in a fixed order.
 void loss_sum(const float* row_stats, std::int64_t tokens, double* loss, Stream stream);
 

@@ -1,6 +1,7 @@
 #include "exec/cuda/error.h"
 #include "exec/cuda/kernels.h"
 #include "exec/cuda/vectors.cuh"
+#include "shared/data/ignored_label.h"
 
 namespace penstock::exec {
 namespace {
@@ -31,17 +32,29 @@ __device__ Partial warp_merge(Partial part) {
   return part;
 }
 
+template <int W>
+__device__ void ignore(std::uint16_t* row, float* stats, int vocabulary) {
+  const float zeros[W] = {};
+  for (int c = static_cast<int>(threadIdx.x) * W; c < vocabulary; c += kThreads * W)
+    Packed<W>::pack(zeros).store(row + c);
+  if (threadIdx.x == 0) stats[0] = stats[1] = stats[2] = stats[3] = 0.0f;
+}
+
 /// One block per row: a pass for the statistics, a pass that turns logits into their gradient.
 template <int W>
 __global__ void __launch_bounds__(kThreads)
-    rows_kernel(std::uint16_t* logits, const std::int32_t* tokens, float* row_stats, std::int64_t first_row,
-                std::int64_t length, int vocabulary, float scale) {
+    rows_kernel(std::uint16_t* logits, const Targets targets, float* row_stats, std::int64_t first_row, int vocabulary,
+                const LossScale loss_scale) {
   __shared__ Partial parts[kThreads / 32];
   __shared__ float target_logit;
   std::uint16_t* row = logits + blockIdx.x * static_cast<std::int64_t>(vocabulary);
   const std::int64_t r = first_row + blockIdx.x;
-  const int target = within(tokens[r / length * (length + 1) + r % length + 1], vocabulary);
+  const std::int32_t id = targets.ids[r / targets.length * targets.row + r % targets.length];
   const int thread = static_cast<int>(threadIdx.x);
+  if (id == kIgnoredLabel) return ignore<W>(row, row_stats + 4 * r, vocabulary);
+  const int target = within(id, vocabulary);
+  const float scale =
+      loss_scale.trained_tokens == nullptr ? loss_scale.value : static_cast<float>(1.0 / *loss_scale.trained_tokens);
   if (thread == 0) target_logit = widen(row[target]);
 
   Partial part{-INFINITY, 0.0f};
@@ -98,14 +111,14 @@ __global__ void __launch_bounds__(kThreads) sum_kernel(const float* row_stats, s
 
 }  // namespace
 
-void loss_rows(std::uint16_t* logits, const std::int32_t* tokens, float* row_stats, std::int64_t first_row,
-               std::int64_t rows, std::int64_t length, std::int64_t vocabulary, float scale, Stream stream) {
+void loss_rows(std::uint16_t* logits, const Targets& targets, float* row_stats, std::int64_t first_row,
+               std::int64_t rows, std::int64_t vocabulary, const LossScale& scale, Stream stream) {
   const auto blocks = static_cast<unsigned>(rows);
   const int columns = static_cast<int>(vocabulary);
   if (vocabulary % 8 == 0)
-    rows_kernel<8><<<blocks, kThreads, 0, stream>>>(logits, tokens, row_stats, first_row, length, columns, scale);
+    rows_kernel<8><<<blocks, kThreads, 0, stream>>>(logits, targets, row_stats, first_row, columns, scale);
   else
-    rows_kernel<1><<<blocks, kThreads, 0, stream>>>(logits, tokens, row_stats, first_row, length, columns, scale);
+    rows_kernel<1><<<blocks, kThreads, 0, stream>>>(logits, targets, row_stats, first_row, columns, scale);
   PENSTOCK_CUDA_LAUNCH("loss_rows");
 }
 

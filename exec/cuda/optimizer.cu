@@ -259,12 +259,13 @@ struct PartialList {
 };
 
 __global__ void step_scalars_kernel(const __grid_constant__ PartialList partials, StepScalars prepared, double max_norm,
-                                    StepScalars* scalars) {
+                                    const double* trained_tokens, StepScalars* scalars) {
   if (partials.count > 0) {
     double sum = 0;
     for (int i = 0; i < partials.count; ++i) sum = __dadd_rn(sum, *partials.places[i]);
     apply_norm(prepared, sum, max_norm);
   }
+  if (trained_tokens != nullptr) skip_untrained(prepared, *trained_tokens);
   *scalars = prepared;
 }
 
@@ -331,14 +332,14 @@ void accumulate_cuda(const void* part, ElementType part_type, void* sum, Element
 }
 
 void step_scalars_cuda(const StepScalars& prepared, double max_norm, const double* const* partials, int partial_count,
-                       StepScalars* scalars, Stream stream) {
+                       const double* trained_tokens, StepScalars* scalars, Stream stream) {
   if (partial_count > kMostNormPartials)
     throw InputError("step scalars: norm partials of " + std::to_string(partial_count) +
                      " layers; the GPU takes at most " + std::to_string(kMostNormPartials));
   PartialList list{};
   list.count = partial_count;
   for (int i = 0; i < partial_count; ++i) list.places[i] = partials[i];
-  step_scalars_kernel<<<1, 1, 0, stream>>>(list, prepared, max_norm, scalars);
+  step_scalars_kernel<<<1, 1, 0, stream>>>(list, prepared, max_norm, trained_tokens, scalars);
   PENSTOCK_CUDA_LAUNCH("step_scalars");
 }
 

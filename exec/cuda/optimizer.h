@@ -31,10 +31,10 @@ void accumulate_cuda(const void* part, ElementType part_type, void* sum, Element
                      std::int64_t elements, Stream stream);
 
 /// Applies the norm to scalars made on the host with sum_of_squares 0 (make_step_scalars): adds the partials in order,
-/// then apply_norm. No partials: no clipping, `prepared` is written as it is. Throws InputError above
-/// kMostNormPartials.
+/// then apply_norm. No partials: no clipping, `prepared` is written as it is. `trained_tokens` (device) may be nullptr;
+/// else skip_untrained follows. Throws InputError above kMostNormPartials.
 inline constexpr int kMostNormPartials = 480;
 void step_scalars_cuda(const StepScalars& prepared, double max_norm, const double* const* partials, int partial_count,
-                       StepScalars* scalars, Stream stream);
+                       const double* trained_tokens, StepScalars* scalars, Stream stream);
 
 }  // namespace penstock::exec

@@ -1,3 +1,4 @@
+#include "exec/cuda/documents.h"
 #include "exec/cuda/error.h"
 #include "exec/cuda/gradient_target.cuh"
 
@@ -91,6 +92,12 @@ __device__ Pairs<W, I> angles_at(const Team<W, I>& team, const Rotary& rotary, s
   return angles;
 }
 
+__device__ std::int64_t position_of(const Rotary& rotary, std::int64_t token) {
+  const std::int64_t place = token % rotary.length;
+  if (rotary.document_starts == nullptr) return place;
+  return place - first_key(rotary.document_starts + (token - place), static_cast<int>(place));
+}
+
 __device__ std::int64_t row_columns(const Rotary& rotary) {
   return (rotary.heads + 2 * rotary.kv_heads) * rotary.head_dim;
 }
@@ -108,7 +115,7 @@ __global__ void __launch_bounds__(kThreads)
   const std::int64_t token = blockIdx.x * static_cast<std::int64_t>(kThreads / lanes) + threadIdx.x / lanes;
   const bool present = token < rotary.tokens;  // absent teams go along: the sums are taken by whole warps
   const std::int64_t at = present ? token : 0;
-  const Pairs<W, I> angles = angles_at(team, rotary, at % rotary.length);
+  const Pairs<W, I> angles = angles_at(team, rotary, position_of(rotary, at));
   const int heads = static_cast<int>(rotary.heads + rotary.kv_heads), dim = static_cast<int>(rotary.head_dim);
   for (int head = static_cast<int>(blockIdx.y); head < heads; head += static_cast<int>(gridDim.y)) {
     std::uint16_t* place = qkv + at * row_columns(rotary) + head * dim;
@@ -132,7 +139,7 @@ __global__ void __launch_bounds__(kThreads)
   const Team<W, I> team = my_team<W, I>(rotary, lanes);
   const std::int64_t token = blockIdx.x * static_cast<std::int64_t>(kThreads / lanes) + threadIdx.x / lanes;
   if (token >= rotary.tokens) return;
-  const Pairs<W, I> angles = angles_at(team, rotary, token % rotary.length);
+  const Pairs<W, I> angles = angles_at(team, rotary, position_of(rotary, token));
   const int heads = static_cast<int>(rotary.heads + rotary.kv_heads), dim = static_cast<int>(rotary.head_dim);
   for (int head = static_cast<int>(blockIdx.y); head < heads; head += static_cast<int>(gridDim.y)) {
     std::uint16_t* place = d_qkv + token * row_columns(rotary) + head * dim;
@@ -184,7 +191,7 @@ __global__ void __launch_bounds__(kThreads)
       const std::int64_t token = turn + threadIdx.x / lanes;
       const bool present = token < rotary.tokens;
       const std::int64_t at = present ? token : 0;
-      const Pairs<W, I> angles = angles_at(team, rotary, at % rotary.length);
+      const Pairs<W, I> angles = angles_at(team, rotary, position_of(rotary, at));
       for (int head = first; head < last; ++head) {
         std::uint16_t* place = d_qkv + at * row_columns(rotary) + head * dim;
         Pairs<W, I> d, raw;

@@ -46,6 +46,11 @@ void head_loss(Libraries& libraries, const TemplateBinding& op, Stream stream) {
   std::uint16_t* const logits = regions.at<std::uint16_t>(Activation::logits);
   float* const row_stats = regions.at<float>(Activation::row_stats);
 
+  const bool packed = op.batch.kind == BatchKind::packed;
+  const Targets targets = packed ? Targets::of_labels(op.get<TemplateOperand::labels>(), op.batch.sequence_length)
+                                 : Targets::of_windows(op.get<TemplateOperand::tokens>(), op.batch.sequence_length);
+  const LossScale scale{static_cast<float>(op.loss_scale), op.get<TemplateOperand::trained_tokens>()};
+
   clear_gradient_padding(op, stream);
   rms_norm_forward(op.get<TemplateOperand::input>(), norm_weight, normed, tokens, hidden, epsilon, stream);
   libraries.mark(KernelId::final_norm, stream);
@@ -56,8 +61,7 @@ void head_loss(Libraries& libraries, const TemplateBinding& op, Stream stream) {
     libraries.matmul.forward(normed_rows, projection, nullptr, nullptr, logits, rows, vocabulary, hidden, library,
                              stream);
     libraries.mark(KernelId::logits, stream);
-    loss_rows(logits, op.get<TemplateOperand::tokens>(), row_stats, begin, rows, op.batch.sequence_length, vocabulary,
-              static_cast<float>(op.loss_scale), stream);
+    loss_rows(logits, targets, row_stats, begin, rows, vocabulary, scale, stream);
     libraries.mark(KernelId::cross_entropy, stream);
     libraries.matmul.weight_gradient(logits, normed_rows, d_projection, rows, vocabulary, hidden, library, stream);
     libraries.mark(KernelId::projection_weight_gradient, stream);

@@ -7,6 +7,7 @@
 #include <system_error>
 #include <utility>
 
+#include "exec/data/packed_tokens.h"
 #include "exec/data/shown_path.h"
 #include "shared/error.h"
 #include "shared/random.h"
@@ -39,8 +40,8 @@ class ByteTokens : public TokenSource {
         shape_(shape),
         key_(random_key(seed, "data")) {}
 
-  void fill(std::int64_t step, std::int32_t* tokens) const override {
-    fill_windows(shape_, key_, static_cast<std::int64_t>(text_.bytes.size()), step, tokens, [&](std::int64_t i) {
+  void fill(std::int64_t step, const StepRows& to) const override {
+    fill_windows(shape_, key_, static_cast<std::int64_t>(text_.bytes.size()), step, to.tokens, [&](std::int64_t i) {
       return std::int32_t{static_cast<unsigned char>(text_.bytes[static_cast<std::size_t>(i)])};
     });
   }
@@ -61,30 +62,26 @@ class ByteTokens : public TokenSource {
 
 class FileTokens : public TokenSource {
  public:
-  FileTokens(const fs::path& path, TokenFormat format, const TokenShape& shape, std::uint64_t seed)
-      : file_(path, format, shape.vocabulary), shape_(shape), key_(random_key(seed, "data")) {
-    if (file_.documents() > 1 || !file_.trains_on_all())
-      throw InputError(fmt::format(
-          "{}: has {} documents and trains on {} of {} tokens; so far rows are windows of one document that is trained "
-          "on throughout: masks and packed documents would be ignored, so they are refused",
-          path.string(), file_.documents(), file_.trained_tokens(), file_.tokens()));
-    if (file_.tokens() < shape.sequence_length + 1)
+  FileTokens(std::unique_ptr<TokenFile> file, const TokenShape& shape, std::uint64_t seed)
+      : file_(std::move(file)), shape_(shape), key_(random_key(seed, "data")) {
+    if (file_->tokens() < shape.sequence_length + 1)
       throw InputError(fmt::format("{}: a sequence of {} tokens and its last target need {} tokens, there are {}",
-                                   path.string(), shape.sequence_length, shape.sequence_length + 1, file_.tokens()));
+                                   file_->path().string(), shape.sequence_length, shape.sequence_length + 1,
+                                   file_->tokens()));
   }
 
-  void fill(std::int64_t step, std::int32_t* tokens) const override {
-    file_.require_unchanged();
-    fill_windows(shape_, key_, file_.tokens(), step, tokens, [&](std::int64_t i) { return file_.token(i); });
+  void fill(std::int64_t step, const StepRows& to) const override {
+    file_->require_unchanged();
+    fill_windows(shape_, key_, file_->tokens(), step, to.tokens, [&](std::int64_t i) { return file_->token(i); });
   }
   std::string describe() const override {
-    const std::string from = file_.tokenizer().empty() ? "" : fmt::format(", tokenizer of {}", file_.tokenizer());
-    return fmt::format("{} ({} tokens{})", shown_path(file_.path()), file_.tokens(), from);
+    const std::string from = file_->tokenizer().empty() ? "" : fmt::format(", tokenizer of {}", file_->tokenizer());
+    return fmt::format("{} ({} tokens{})", shown_path(file_->path()), file_->tokens(), from);
   }
-  std::string checksum() const override { return file_.checksum(); }
+  std::string checksum() const override { return file_->checksum(); }
 
  private:
-  TokenFile file_;
+  std::unique_ptr<TokenFile> file_;
   TokenShape shape_;
   std::uint64_t key_;
 };
@@ -93,11 +90,11 @@ class RandomTokens : public TokenSource {
  public:
   RandomTokens(const TokenShape& shape, std::uint64_t seed) : shape_(shape), key_(random_key(seed, "random data")) {}
 
-  void fill(std::int64_t step, std::int32_t* tokens) const override {
+  void fill(std::int64_t step, const StepRows& to) const override {
     const std::int64_t count = shape_.sequences * (shape_.sequence_length + 1);
     for (std::int64_t i = 0; i < count; ++i)
-      tokens[i] = static_cast<std::int32_t>(random_below(key_, static_cast<std::uint64_t>(step * count + i),
-                                                         static_cast<std::uint64_t>(shape_.vocabulary)));
+      to.tokens[i] = static_cast<std::int32_t>(random_below(key_, static_cast<std::uint64_t>(step * count + i),
+                                                            static_cast<std::uint64_t>(shape_.vocabulary)));
   }
   std::string describe() const override { return "random token ids"; }
   std::string checksum() const override { return "random"; }
@@ -130,7 +127,9 @@ std::unique_ptr<TokenSource> byte_tokens(DataText text, const TokenShape& shape,
 
 std::unique_ptr<TokenSource> file_tokens(const fs::path& path, TokenFormat format, const TokenShape& shape,
                                          std::uint64_t seed) {
-  return std::make_unique<FileTokens>(path, format, shape, seed);
+  auto file = std::make_unique<TokenFile>(path, format, shape.vocabulary);
+  if (needs_packing(*file)) return std::make_unique<PackedTokens>(std::move(file), shape, seed);
+  return std::make_unique<FileTokens>(std::move(file), shape, seed);
 }
 
 std::unique_ptr<TokenSource> random_tokens(const TokenShape& shape, std::uint64_t seed) {

@@ -11,22 +11,27 @@
 #include <string>
 #include <vector>
 
+#include "exec/data/step_rows.h"
 #include "exec/data/text_files.h"
 #include "shared/data/token_file.h"
+#include "shared/model/activations.h"
 
 namespace penstock::exec {
 
 struct TokenShape {
-  std::int64_t sequences = 0;        // per step
-  std::int64_t sequence_length = 0;  // a row has one token more: targets are inputs shifted by one
+  std::int64_t sequences = 0;  // per step
+  std::int64_t sequence_length = 0;
   std::int64_t vocabulary = 0;
 };
 
 class TokenSource {
  public:
   virtual ~TokenSource() = default;
-  /// Writes [sequences, sequence_length + 1] for the step with this number (from 1).
-  virtual void fill(std::int64_t step, std::int32_t* tokens) const = 0;
+  virtual BatchKind rows() const { return BatchKind::windows; }
+  /// Of packed rows, see BatchShape.
+  virtual double squared_lengths() const { return 0; }
+  /// Writes the rows of the step with this number (from 1); `to` has what rows of this kind have.
+  virtual void fill(std::int64_t step, const StepRows& to) const = 0;
   /// For people: "README.md (12345 bytes)".
   virtual std::string describe() const = 0;
   /// Names what is trained on, so that a checkpoint can tell other data from its own: "crc32:1a2b3c4d of 12345 bytes"
@@ -40,9 +45,9 @@ class TokenSource {
 /// Each row is a window of the text's bytes at a random place. Throws InputError if they are fewer than
 /// sequence_length + 1, or if a byte occurs that is not in the vocabulary.
 std::unique_ptr<TokenSource> byte_tokens(DataText text, const TokenShape& shape, std::uint64_t seed);
-/// Each row is a window of the file's tokens at a random place. Throws InputError as TokenFile does, and if the file
-/// has several documents or tokens that are not trained on, which such windows do not honour, or fewer tokens than a
-/// window.
+/// Each row is a window of the file's tokens at a random place. A file that has several documents or tokens that are
+/// not trained on, which windows do not honour, is packed (packed_tokens.h). Throws InputError as TokenFile and
+/// RowPacking do, and if the file has fewer tokens than a window.
 std::unique_ptr<TokenSource> file_tokens(const std::filesystem::path& path, TokenFormat format, const TokenShape& shape,
                                          std::uint64_t seed);
 /// Uniform ids.

@@ -11,7 +11,27 @@
 namespace penstock::exec {
 namespace {
 
-constexpr std::int64_t kQueryBlock = 64;
+constexpr std::int64_t kQueryBlock = kAttentionTile;
+
+/// What the queries of one row see.
+struct RowKeys {
+  const AttentionSpec& spec;
+  const std::int32_t* document_starts;  // of the row, or nullptr
+
+  RowKeys(const AttentionSpec& s, const std::int32_t* starts, std::int64_t sequence)
+      : spec(s), document_starts(starts == nullptr ? nullptr : starts + sequence * s.length) {}
+  KeyRange of(std::int64_t query) const {
+    return spec.keys_of(query, document_starts == nullptr ? 0 : document_starts[query]);
+  }
+  /// Of `rows` queries from `begin` on: documents lie one behind the other.
+  KeyRange of_block(std::int64_t begin, std::int64_t rows) const { return {of(begin).begin, of(begin + rows - 1).end}; }
+};
+
+/// Rows [range.begin, range.end).
+template <class Real>
+Matrix<Real> rows_of(Matrix<Real> matrix, KeyRange range) {
+  return {matrix.row(range.begin), range.end - range.begin, matrix.columns, matrix.stride};
+}
 
 /// The columns of one head in a [tokens, row_columns] tensor, from the sequence's first token on.
 template <class Element>
@@ -55,26 +75,30 @@ struct SequenceHeads {
   }
 };
 
-/// scores[0, keys): values behind `valid` are later than the query; they become exactly 0. Returns nothing normalised:
-/// scores[i] = exp(scale scores[i] - shift).
+/// scores[0, keys): values outside of `seen` become exactly 0. Returns nothing normalised: scores[i] = exp(scale
+/// scores[i] - shift).
 template <class Real>
-void exponential_row(Real* scores, std::int64_t valid, std::int64_t keys, Real scale, Real shift) {
-  for (std::int64_t i = 0; i < valid; ++i) scores[i] = scores[i] * scale - shift;
-  std::fill(scores + valid, scores + pad_to_lanes(keys), Real{0});
-  exponentials(scores, valid);
-  std::fill(scores + valid, scores + pad_to_lanes(keys), Real{0});
+void exponential_row(Real* scores, KeyRange seen, std::int64_t keys, Real scale, Real shift) {
+  const auto hide_the_others = [&] {
+    std::fill(scores, scores + seen.begin, Real{0});
+    std::fill(scores + seen.end, scores + pad_to_lanes(keys), Real{0});
+  };
+  for (std::int64_t i = seen.begin; i < seen.end; ++i) scores[i] = scores[i] * scale - shift;
+  hide_the_others();
+  exponentials(scores, seen.end);
+  hide_the_others();
 }
 
-/// One block of queries of one head. `scores` [rows, keys] becomes P; context = P v / rowsum.
+/// One block of queries of one head. `scores` [rows, keys from first_key on] becomes P; context = P v / rowsum.
 template <class Real>
-void softmax_block(const AttentionSpec& spec, Matrix<Real> scores, std::int64_t first_query, Real scale,
-                   Real* inverse_sums, Real* lse) {
+void softmax_block(const RowKeys& visible, Matrix<Real> scores, std::int64_t first_query, std::int64_t first_key,
+                   Real scale, Real* inverse_sums, Real* lse) {
   for (std::int64_t r = 0; r < scores.rows; ++r) {
     Real* const row = scores.row(r);
-    const std::int64_t valid = spec.keys_of(first_query + r).end;
-    const Real largest = lane_max(row, valid) * scale;
-    exponential_row(row, valid, scores.columns, scale, largest);
-    const Real sum = lane_sum<Real>(valid, [row](std::int64_t i) { return row[i]; });
+    const KeyRange range = visible.of(first_query + r), seen{range.begin - first_key, range.end - first_key};
+    const Real largest = lane_max(row + seen.begin, seen.end - seen.begin) * scale;
+    exponential_row(row, seen, scores.columns, scale, largest);
+    const Real sum = lane_sum<Real>(seen.end, [row](std::int64_t i) { return row[i]; });
     inverse_sums[r] = Real{1} / sum;
     lse[first_query + r] = largest + std::log(sum);
   }
@@ -83,8 +107,9 @@ void softmax_block(const AttentionSpec& spec, Matrix<Real> scores, std::int64_t 
 }  // namespace
 
 template <class Storage>
-void attention_forward(const AttentionSpec& spec, const typename Storage::Element* qkv,
-                       typename Storage::Element* context, typename Storage::Real* lse) {
+void attention_forward(const AttentionSpec& spec, const std::int32_t* document_starts,
+                       const typename Storage::Element* qkv, typename Storage::Element* context,
+                       typename Storage::Real* lse) {
   using Element = typename Storage::Element;
   using Real = typename Storage::Real;
   const std::int64_t length = spec.length, dim = spec.head_dim, group = spec.group();
@@ -99,6 +124,7 @@ void attention_forward(const AttentionSpec& spec, const typename Storage::Elemen
   for (std::int64_t sequence = 0; sequence < spec.sequences; ++sequence) {
     const SequenceHeads<const Element> in{spec, sequence * length};
     const SequenceHeads<Element> out{spec, sequence * length};
+    const RowKeys visible(spec, document_starts, sequence);
     for (std::int64_t head = 0; head < spec.heads; ++head) {
       if (head % group == 0) {
         widen_rows<Storage>(in.key(qkv, head / group), 0, key);
@@ -107,13 +133,13 @@ void attention_forward(const AttentionSpec& spec, const typename Storage::Elemen
       Real* const head_lse = lse + (sequence * spec.heads + head) * length;
       for (std::int64_t begin = 0; begin < length; begin += kQueryBlock) {
         const std::int64_t rows = std::min(kQueryBlock, length - begin);
-        const std::int64_t keys = spec.keys_of(begin + rows - 1).end;
+        const KeyRange keys = visible.of_block(begin, rows);
         const Matrix<Real> query(query_block, rows, dim), result(context_block, rows, dim);
-        const Matrix<Real> scores(score_block, rows, keys, pad_to_lanes(length));
+        const Matrix<Real> scores(score_block, rows, keys.end - keys.begin, pad_to_lanes(length));
         widen_rows<Storage>(in.query(qkv, head), begin, query);
-        multiply_transposed(query, Matrix<Real>(key.data, keys, dim), scores);
-        softmax_block(spec, scores, begin, scale, inverse_sums, head_lse);
-        multiply(scores, Matrix<Real>(value.data, keys, dim), result);
+        multiply_transposed(query, rows_of(key, keys), scores);
+        softmax_block(visible, scores, begin, keys.begin, scale, inverse_sums, head_lse);
+        multiply(scores, rows_of(value, keys), result);
         for (std::int64_t r = 0; r < rows; ++r)
           for (std::int64_t i = 0; i < dim; ++i) result.row(r)[i] *= inverse_sums[r];
         narrow_rows<Storage>(result, out.context(context, head), begin);
@@ -148,11 +174,12 @@ struct BackwardBlocks {
 
 /// Queries [begin, begin + rows): fills d_query, adds to d_key and d_value.
 template <class Real>
-void backward_block(const AttentionSpec& spec, const BackwardBlocks<Real>& b, std::int64_t begin, std::int64_t rows,
+void backward_block(const RowKeys& visible, const BackwardBlocks<Real>& b, std::int64_t begin, std::int64_t rows,
                     Real scale, const Real* lse) {
-  const std::int64_t dim = b.key.columns, keys = spec.keys_of(begin + rows - 1).end;
+  const KeyRange range = visible.of_block(begin, rows);
+  const std::int64_t dim = b.key.columns, keys = range.end - range.begin;
   const Matrix<Real> query(b.query, rows, dim), context(b.context, rows, dim), d_context(b.d_context, rows, dim);
-  const Matrix<Real> key(b.key.data, keys, dim), value(b.value.data, keys, dim);
+  const Matrix<Real> key = rows_of(b.key, range), value = rows_of(b.value, range);
   const Matrix<Real> scores(b.scores, rows, keys, b.score_stride), d_scores(b.d_scores, rows, keys, b.score_stride);
   multiply_transposed(query, key, scores);
   multiply_transposed(d_context, value, d_scores);
@@ -160,21 +187,23 @@ void backward_block(const AttentionSpec& spec, const BackwardBlocks<Real>& b, st
     Real* const p = scores.row(r);
     Real* const ds = d_scores.row(r);
     const Real *const o = context.row(r), *const d_o = d_context.row(r);
-    exponential_row(p, spec.keys_of(begin + r).end, keys, scale, lse[begin + r]);
+    const KeyRange own = visible.of(begin + r);
+    exponential_row(p, {own.begin - range.begin, own.end - range.begin}, keys, scale, lse[begin + r]);
     const Real dot = lane_sum<Real>(dim, [=](std::int64_t i) { return o[i] * d_o[i]; });
     for (std::int64_t i = 0; i < keys; ++i) ds[i] = p[i] * (ds[i] - dot) * scale;
   }
   multiply(d_scores, key, Matrix<Real>(b.d_query, rows, dim));
-  add_transposed_product(d_scores, query, Matrix<Real>(b.d_key.data, keys, dim));
-  add_transposed_product(scores, d_context, Matrix<Real>(b.d_value.data, keys, dim));
+  add_transposed_product(d_scores, query, rows_of(b.d_key, range));
+  add_transposed_product(scores, d_context, rows_of(b.d_value, range));
 }
 
 }  // namespace
 
 template <class Storage>
-void attention_backward(const AttentionSpec& spec, const typename Storage::Element* qkv,
-                        const typename Storage::Element* context, const typename Storage::Real* lse,
-                        const typename Storage::Element* d_context, typename Storage::Element* d_qkv) {
+void attention_backward(const AttentionSpec& spec, const std::int32_t* document_starts,
+                        const typename Storage::Element* qkv, const typename Storage::Element* context,
+                        const typename Storage::Real* lse, const typename Storage::Element* d_context,
+                        typename Storage::Element* d_qkv) {
   using Element = typename Storage::Element;
   using Real = typename Storage::Real;
   const std::int64_t length = spec.length, dim = spec.head_dim, group = spec.group();
@@ -184,6 +213,7 @@ void attention_backward(const AttentionSpec& spec, const typename Storage::Eleme
   for (std::int64_t sequence = 0; sequence < spec.sequences; ++sequence) {
     const SequenceHeads<const Element> in{spec, sequence * length};
     const SequenceHeads<Element> out{spec, sequence * length};
+    const RowKeys visible(spec, document_starts, sequence);
     for (std::int64_t kv_head = 0; kv_head < spec.kv_heads; ++kv_head) {
       widen_rows<Storage>(in.key(qkv, kv_head), 0, blocks.key);
       widen_rows<Storage>(in.value(qkv, kv_head), 0, blocks.value);
@@ -196,7 +226,7 @@ void attention_backward(const AttentionSpec& spec, const typename Storage::Eleme
           widen_rows<Storage>(in.query(qkv, head), begin, Matrix<Real>(blocks.query, rows, dim));
           widen_rows<Storage>(in.context(context, head), begin, Matrix<Real>(blocks.context, rows, dim));
           widen_rows<Storage>(in.context(d_context, head), begin, Matrix<Real>(blocks.d_context, rows, dim));
-          backward_block(spec, blocks, begin, rows, scale, head_lse);
+          backward_block(visible, blocks, begin, rows, scale, head_lse);
           narrow_rows<Storage>(Matrix<Real>(blocks.d_query, rows, dim), out.query(d_qkv, head), begin);
         }
       }
@@ -206,11 +236,13 @@ void attention_backward(const AttentionSpec& spec, const typename Storage::Eleme
   }
 }
 
-template void attention_forward<Bf16Storage>(const AttentionSpec&, const std::uint16_t*, std::uint16_t*, float*);
-template void attention_forward<DoubleStorage>(const AttentionSpec&, const double*, double*, double*);
-template void attention_backward<Bf16Storage>(const AttentionSpec&, const std::uint16_t*, const std::uint16_t*,
-                                              const float*, const std::uint16_t*, std::uint16_t*);
-template void attention_backward<DoubleStorage>(const AttentionSpec&, const double*, const double*, const double*,
-                                                const double*, double*);
+template void attention_forward<Bf16Storage>(const AttentionSpec&, const std::int32_t*, const std::uint16_t*,
+                                             std::uint16_t*, float*);
+template void attention_forward<DoubleStorage>(const AttentionSpec&, const std::int32_t*, const double*, double*,
+                                               double*);
+template void attention_backward<Bf16Storage>(const AttentionSpec&, const std::int32_t*, const std::uint16_t*,
+                                              const std::uint16_t*, const float*, const std::uint16_t*, std::uint16_t*);
+template void attention_backward<DoubleStorage>(const AttentionSpec&, const std::int32_t*, const double*, const double*,
+                                                const double*, const double*, double*);
 
 }  // namespace penstock::exec

@@ -10,16 +10,21 @@
 
 namespace penstock::exec {
 
+/// `document_starts` [sequences, sequence_length]: the place in the row where each place's document begins, ascending;
+/// nullptr in windows. Blocks of queries do not look at the keys before the first document that they have a part of.
+///
 /// qkv [tokens, qkv_columns] -> context [tokens, query_columns], lse [sequences, heads, sequence_length] (natural log).
 template <class Storage>
-void attention_forward(const AttentionSpec& spec, const typename Storage::Element* qkv,
-                       typename Storage::Element* context, typename Storage::Real* lse);
+void attention_forward(const AttentionSpec& spec, const std::int32_t* document_starts,
+                       const typename Storage::Element* qkv, typename Storage::Element* context,
+                       typename Storage::Real* lse);
 
 /// d_context [tokens, query_columns] -> d_qkv [tokens, qkv_columns], overwritten. Source of the formulas: Dao et al.,
 /// "FlashAttention", 2022: P = exp(scale S - lse), dS = P (dP - rowsum(d_context context)).
 template <class Storage>
-void attention_backward(const AttentionSpec& spec, const typename Storage::Element* qkv,
-                        const typename Storage::Element* context, const typename Storage::Real* lse,
-                        const typename Storage::Element* d_context, typename Storage::Element* d_qkv);
+void attention_backward(const AttentionSpec& spec, const std::int32_t* document_starts,
+                        const typename Storage::Element* qkv, const typename Storage::Element* context,
+                        const typename Storage::Real* lse, const typename Storage::Element* d_context,
+                        typename Storage::Element* d_qkv);
 
 }  // namespace penstock::exec

@@ -55,6 +55,10 @@ class DecoderOp {
   Element* at(TemplateOperand operand) const { return op_.at(operand); }
   Element* at(Activation activation) const { return op_.at(activation); }
   Real* lse() const { return op_.template at<Real>(Activation::lse); }
+  bool packed() const { return batch_.kind == BatchKind::packed; }
+  const std::int32_t* document_starts() const {
+    return packed() ? op_.template at<std::int32_t>(TemplateOperand::document_starts) : nullptr;
+  }
   KernelId rotary_kernel(bool backward) const {
     if (model_.config.qk_norm) return backward ? KernelId::qk_norm_and_rotary_backward : KernelId::qk_norm_and_rotary;
     return backward ? KernelId::rotary_backward : KernelId::rotary;
@@ -86,8 +90,8 @@ template <class Storage>
 void DecoderOp<Storage>::forward(const DecoderProducts& makes) const {
   if (makes.qkv) make_qkv();
   if (makes.attention) {
-    attention_forward<Storage>(spec_, at(Activation::qkv), at(Activation::attention), lse());
-    mark(KernelId::attention);
+    attention_forward<Storage>(spec_, document_starts(), at(Activation::qkv), at(Activation::attention), lse());
+    mark(packed() ? KernelId::packed_attention : KernelId::attention);
   }
   if (makes.middle) make_middle();
   if (makes.gate_up || makes.output) make_mlp(makes);
@@ -110,8 +114,8 @@ void DecoderOp<Storage>::make_qkv() const {
   }
   narrow<Storage>(qkv.data, tokens_ * columns, at(Activation::qkv));
   mark(KernelId::qkv);
-  rotate_queries_and_keys<Storage>(model_, batch_, weights(model_.decoder.q_norm), weights(model_.decoder.k_norm),
-                                   at(Activation::qkv), at(Activation::qk_raw));
+  rotate_queries_and_keys<Storage>(model_, batch_, document_starts(), weights(model_.decoder.q_norm),
+                                   weights(model_.decoder.k_norm), at(Activation::qkv), at(Activation::qk_raw));
   mark(rotary_kernel(false));
 }
 
@@ -172,9 +176,9 @@ template <class Storage>
 void DecoderOp<Storage>::backward() const {
   backward_mlp();
   backward_attention_output();
-  attention_backward<Storage>(spec_, at(Activation::qkv), at(Activation::attention), lse(), at(Activation::d_attention),
-                              at(Activation::d_qkv));
-  mark(KernelId::attention_backward);
+  attention_backward<Storage>(spec_, document_starts(), at(Activation::qkv), at(Activation::attention), lse(),
+                              at(Activation::d_attention), at(Activation::d_qkv));
+  mark(packed() ? KernelId::packed_attention_backward : KernelId::attention_backward);
   backward_rotary();
   backward_qkv();
 }
@@ -255,8 +259,9 @@ void DecoderOp<Storage>::backward_rotary() const {
   ScratchScope scratch;
   Real* const d_q_norm = scratch.take<Real>(model_.config.head_dim);
   Real* const d_k_norm = scratch.take<Real>(model_.config.head_dim);
-  rotate_queries_and_keys_backward<Storage>(model_, batch_, weights(offsets.q_norm), weights(offsets.k_norm),
-                                            at(Activation::qk_raw), at(Activation::d_qkv), d_q_norm, d_k_norm);
+  rotate_queries_and_keys_backward<Storage>(model_, batch_, document_starts(), weights(offsets.q_norm),
+                                            weights(offsets.k_norm), at(Activation::qk_raw), at(Activation::d_qkv),
+                                            d_q_norm, d_k_norm);
   if (offsets.q_norm >= 0) {
     op_.gradient->add(offsets.q_norm, d_q_norm, model_.config.head_dim);
     op_.gradient->add(offsets.k_norm, d_k_norm, model_.config.head_dim);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "exec/host/op_memory.h"
 #include "shared/model/activations.h"
@@ -9,19 +10,23 @@
 
 namespace penstock::exec {
 
-/// The token ids of a micro-batch, [sequences, sequence_length + 1]: inputs, and shifted by one, targets.
+/// The token ids of a micro-batch, [sequences, BatchShape::token_row], and what each place is to predict: of windows
+/// the ids shifted by one, of packed rows the labels [sequences, sequence_length].
 class TokenView {
  public:
-  TokenView(const std::int32_t* ids, BatchShape batch, std::int64_t vocabulary)
-      : ids_(ids), batch_(batch), vocabulary_(vocabulary) {}
-  /// `token` counts rows of the micro-batch. Throws InputError if the id is not in the vocabulary.
-  std::int64_t input(std::int64_t token) const { return checked(token, 0); }
-  std::int64_t target(std::int64_t token) const { return checked(token, 1); }
+  /// `labels`: nullptr in windows. Of `ids` and `labels` those may be nullptr that nobody asks for.
+  TokenView(const std::int32_t* ids, const std::int32_t* labels, BatchShape batch, std::int64_t vocabulary)
+      : ids_(ids), labels_(labels), batch_(batch), vocabulary_(vocabulary) {}
+  /// `token` counts places of the micro-batch. Throws InputError if the id is not in the vocabulary.
+  std::int64_t input(std::int64_t token) const;
+  /// The same; none: the place is not trained on.
+  std::optional<std::int64_t> target(std::int64_t token) const;
 
  private:
-  std::int64_t checked(std::int64_t token, std::int64_t shift) const;
+  std::int64_t checked(std::int32_t id, const char* what, std::int64_t token, std::int64_t shift) const;
 
   const std::int32_t* ids_;
+  const std::int32_t* labels_;
   BatchShape batch_;
   std::int64_t vocabulary_;
 };

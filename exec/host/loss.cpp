@@ -35,7 +35,8 @@ double head_loss(const Model& model, BatchShape batch, const OpMemory<Storage>& 
   using Real = typename Storage::Real;
   const std::int64_t hidden = model.config.hidden, vocabulary = model.config.vocabulary, tokens = batch.tokens();
   using Element = typename Storage::Element;
-  const TokenView view(op.template at<std::int32_t>(TemplateOperand::tokens), batch, vocabulary);
+  const TokenView view(op.template at<std::int32_t>(TemplateOperand::tokens),
+                       op.template at<std::int32_t>(TemplateOperand::labels), batch, vocabulary);
   const Element* const weights = op.at(TemplateOperand::weights);
   const Element* const final_norm = weights + model.head.final_norm;
   const Element* const projection_weights =
@@ -63,9 +64,13 @@ double head_loss(const Model& model, BatchShape batch, const OpMemory<Storage>& 
     multiply_transposed(normed, projection, logits);
     narrow<Storage>(logits.data, rows * vocabulary, op.at(Activation::logits));
     after(op.clock, KernelId::logits);
-    for (std::int64_t r = 0; r < rows; ++r)
-      loss += cross_entropy_row<Storage>(op.at(Activation::logits) + r * vocabulary, vocabulary, view.target(begin + r),
-                                         op.loss_scale, row);
+    for (std::int64_t r = 0; r < rows; ++r) {
+      Element* const row_logits = op.at(Activation::logits) + r * vocabulary;
+      if (const auto target = view.target(begin + r))
+        loss += cross_entropy_row<Storage>(row_logits, vocabulary, *target, op.loss_scale, row);
+      else
+        std::fill_n(row_logits, vocabulary, Element{});
+    }
     after(op.clock, KernelId::cross_entropy);
     widen<Storage>(op.at(Activation::logits), rows * vocabulary, logits.data);
     add_transposed_product(logits, normed, d_projection);

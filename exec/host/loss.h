@@ -10,7 +10,7 @@
 
 namespace penstock::exec {
 
-/// Returns the sum of the token losses, added in fp64 in ascending order of tokens.
+/// Returns the sum of the losses of the tokens that are trained on, added in fp64 in ascending order of tokens.
 template <class Storage>
 double head_loss(const Model& model, BatchShape batch, const OpMemory<Storage>& op);
 

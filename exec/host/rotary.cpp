@@ -37,6 +37,10 @@ const RotaryTable<Real>& rotary_table(const ModelConfig& config, std::int64_t po
   return table;
 }
 
+std::int64_t position_of(std::int64_t token, BatchShape batch, const std::int32_t* document_starts) {
+  return token % batch.sequence_length - (document_starts == nullptr ? 0 : document_starts[token]);
+}
+
 template <class Real>
 void rotate(Real* x, const Real* cosine, const Real* sine, std::int64_t half) {
   for (std::int64_t i = 0; i < half; ++i) {
@@ -59,9 +63,9 @@ void rotate_back(Real* x, const Real* cosine, const Real* sine, std::int64_t hal
 }  // namespace
 
 template <class Storage>
-void rotate_queries_and_keys(const Model& model, BatchShape batch, const typename Storage::Element* q_norm,
-                             const typename Storage::Element* k_norm, typename Storage::Element* qkv,
-                             typename Storage::Element* qk_raw) {
+void rotate_queries_and_keys(const Model& model, BatchShape batch, const std::int32_t* document_starts,
+                             const typename Storage::Element* q_norm, const typename Storage::Element* k_norm,
+                             typename Storage::Element* qkv, typename Storage::Element* qk_raw) {
   using Real = typename Storage::Real;
   const std::int64_t dim = model.config.head_dim, half = dim / 2;
   const std::int64_t query_heads = model.config.heads, heads = query_heads + model.config.kv_heads;
@@ -76,7 +80,7 @@ void rotate_queries_and_keys(const Model& model, BatchShape batch, const typenam
   for (std::int64_t token = 0; token < batch.tokens(); ++token) {
     typename Storage::Element* const row = qkv + token * model.qkv_columns();
     if (q_norm != nullptr) std::copy_n(row, heads * dim, qk_raw + token * heads * dim);
-    const std::int64_t position = token % batch.sequence_length;
+    const std::int64_t position = position_of(token, batch, document_starts);
     for (std::int64_t h = 0; h < heads; ++h) {
       widen<Storage>(row + h * dim, dim, head);
       if (q_norm != nullptr)
@@ -88,10 +92,10 @@ void rotate_queries_and_keys(const Model& model, BatchShape batch, const typenam
 }
 
 template <class Storage>
-void rotate_queries_and_keys_backward(const Model& model, BatchShape batch, const typename Storage::Element* q_norm,
-                                      const typename Storage::Element* k_norm, const typename Storage::Element* qk_raw,
-                                      typename Storage::Element* d_qkv, typename Storage::Real* d_q_norm,
-                                      typename Storage::Real* d_k_norm) {
+void rotate_queries_and_keys_backward(const Model& model, BatchShape batch, const std::int32_t* document_starts,
+                                      const typename Storage::Element* q_norm, const typename Storage::Element* k_norm,
+                                      const typename Storage::Element* qk_raw, typename Storage::Element* d_qkv,
+                                      typename Storage::Real* d_q_norm, typename Storage::Real* d_k_norm) {
   using Real = typename Storage::Real;
   const std::int64_t dim = model.config.head_dim, half = dim / 2;
   const std::int64_t query_heads = model.config.heads, heads = query_heads + model.config.kv_heads;
@@ -108,7 +112,7 @@ void rotate_queries_and_keys_backward(const Model& model, BatchShape batch, cons
   }
   for (std::int64_t token = 0; token < batch.tokens(); ++token) {
     typename Storage::Element* const row = d_qkv + token * model.qkv_columns();
-    const std::int64_t position = token % batch.sequence_length;
+    const std::int64_t position = position_of(token, batch, document_starts);
     for (std::int64_t h = 0; h < heads; ++h) {
       widen<Storage>(row + h * dim, dim, head);
       rotate_back(head, table.cosines.data() + position * half, table.sines.data() + position * half, half);
@@ -127,14 +131,15 @@ void rotate_queries_and_keys_backward(const Model& model, BatchShape batch, cons
   }
 }
 
-template void rotate_queries_and_keys<Bf16Storage>(const Model&, BatchShape, const std::uint16_t*, const std::uint16_t*,
-                                                   std::uint16_t*, std::uint16_t*);
-template void rotate_queries_and_keys<DoubleStorage>(const Model&, BatchShape, const double*, const double*, double*,
-                                                     double*);
-template void rotate_queries_and_keys_backward<Bf16Storage>(const Model&, BatchShape, const std::uint16_t*,
-                                                            const std::uint16_t*, const std::uint16_t*, std::uint16_t*,
-                                                            float*, float*);
-template void rotate_queries_and_keys_backward<DoubleStorage>(const Model&, BatchShape, const double*, const double*,
-                                                              const double*, double*, double*, double*);
+template void rotate_queries_and_keys<Bf16Storage>(const Model&, BatchShape, const std::int32_t*, const std::uint16_t*,
+                                                   const std::uint16_t*, std::uint16_t*, std::uint16_t*);
+template void rotate_queries_and_keys<DoubleStorage>(const Model&, BatchShape, const std::int32_t*, const double*,
+                                                     const double*, double*, double*);
+template void rotate_queries_and_keys_backward<Bf16Storage>(const Model&, BatchShape, const std::int32_t*,
+                                                            const std::uint16_t*, const std::uint16_t*,
+                                                            const std::uint16_t*, std::uint16_t*, float*, float*);
+template void rotate_queries_and_keys_backward<DoubleStorage>(const Model&, BatchShape, const std::int32_t*,
+                                                              const double*, const double*, const double*, double*,
+                                                              double*, double*);
 
 }  // namespace penstock::exec

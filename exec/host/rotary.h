@@ -15,18 +15,21 @@
 
 namespace penstock::exec {
 
+/// The position of a token is its distance from document_starts [tokens], places in its row; nullptr: from its row's
+/// first.
+///
 /// qkv [tokens, qkv_columns]: q and k are normed with q_norm, k_norm [head_dim] (nullptr: no QK norm) and rotated. With
 /// QK norm, q and k as they were go to qk_raw [tokens, query_columns + key_columns].
 template <class Storage>
-void rotate_queries_and_keys(const Model& model, BatchShape batch, const typename Storage::Element* q_norm,
-                             const typename Storage::Element* k_norm, typename Storage::Element* qkv,
-                             typename Storage::Element* qk_raw);
+void rotate_queries_and_keys(const Model& model, BatchShape batch, const std::int32_t* document_starts,
+                             const typename Storage::Element* q_norm, const typename Storage::Element* k_norm,
+                             typename Storage::Element* qkv, typename Storage::Element* qk_raw);
 
 /// Gradients of the above, in place on d_qkv. d_q_norm, d_k_norm [head_dim] are overwritten; nullptr without QK norm.
 template <class Storage>
-void rotate_queries_and_keys_backward(const Model& model, BatchShape batch, const typename Storage::Element* q_norm,
-                                      const typename Storage::Element* k_norm, const typename Storage::Element* qk_raw,
-                                      typename Storage::Element* d_qkv, typename Storage::Real* d_q_norm,
-                                      typename Storage::Real* d_k_norm);
+void rotate_queries_and_keys_backward(const Model& model, BatchShape batch, const std::int32_t* document_starts,
+                                      const typename Storage::Element* q_norm, const typename Storage::Element* k_norm,
+                                      const typename Storage::Element* qk_raw, typename Storage::Element* d_qkv,
+                                      typename Storage::Real* d_q_norm, typename Storage::Real* d_k_norm);
 
 }  // namespace penstock::exec

@@ -24,7 +24,8 @@ Memory op_memory(const TemplateBinding& b, const BoundRegions& regions, KernelCl
   op.chunk_rows =
       b.kind == LayerKind::head ? loss_rows(b.batch, b.layout.chunking) : mlp_rows(b.batch, b.layout.chunking);
   op.gate_up_is_chunk = !regions.in_kept(Activation::gate_up) && !regions.in_recomputed(Activation::gate_up);
-  op.loss_scale = b.loss_scale;
+  const double* const trained = b.get<TemplateOperand::trained_tokens>();
+  op.loss_scale = trained == nullptr ? b.loss_scale : 1.0 / *trained;
   op.clock = clock;
   return op;
 }

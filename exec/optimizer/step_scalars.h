@@ -1,4 +1,4 @@
-// The part of a step's scalars that depends on the gradient norm, shared by host and device.
+// The part of a step's scalars that depends on what the step computed, shared by host and device.
 #pragma once
 
 #include <cmath>
@@ -22,6 +22,11 @@ PENSTOCK_HOST_DEVICE inline void apply_norm(StepScalars& scalars, double sum_of_
   const double scale = max_norm / (norm + 1e-6);
   scalars.clip_scale = static_cast<float>(scale < 1 ? scale : 1.0);
   scalars.skip = 0;
+}
+
+/// A step without a token that is trained on has no gradient: nothing is updated.
+PENSTOCK_HOST_DEVICE inline void skip_untrained(StepScalars& scalars, double trained_tokens) {
+  if (!(trained_tokens > 0)) scalars.skip = 1;
 }
 
 }  // namespace penstock::exec

@@ -118,7 +118,9 @@ void Progress::operator()(const StepReport& report) {
                           report.loss, report.gradient_norm, report.learning_rate,
                           static_cast<double>(tokens_per_step_) / seconds,
                           is_last ? "" : fmt::format("  {} left", time_left(report.step, seconds)),
-                          report.skipped ? "  NOT UPDATED: the gradient norm is not finite" : ""));
+                          !report.skipped              ? ""
+                          : report.trained_tokens == 0 ? "  NOT UPDATED: no token is trained on"
+                                                       : "  NOT UPDATED: the gradient norm is not finite"));
   if (!is_last) status_.show(bar(report.step, seconds));
 }
 
@@ -167,9 +169,7 @@ std::optional<Speed> measure(const RunSetup& setup, const Timeline& timeline) {
   speed.spread = step_spread(setup.schedule, timeline);
   if (speed.step_seconds <= 0) return std::nullopt;
   speed.tokens_per_second = static_cast<double>(setup.schedule.tokens_per_step()) / speed.step_seconds;
-  speed.model_flops_per_second =
-      model_flops(setup.scenario.model, {setup.scenario.sequences, setup.scenario.sequence_length}) /
-      speed.step_seconds;
+  speed.model_flops_per_second = model_flops(setup.scenario.model, setup.schedule.whole_step()) / speed.step_seconds;
   speed.predicted_seconds = predicted_step_seconds(setup);
   return speed;
 }

@@ -13,7 +13,8 @@ namespace penstock::exec {
 
 struct RunUpdates {
   std::int64_t steps = 0;
-  std::int64_t skipped = 0;        // updated nothing: their gradient norm was not finite
+  std::int64_t skipped = 0;        // updated nothing: their gradient norm was not finite, or they are among the next
+  std::int64_t untrained = 0;      // had no token that is trained on
   std::int64_t first_skipped = 0;  // step; 0: none
   std::int64_t lost_since = 0;  // step from which on no loss was finite though updates were made: they were NaN; 0: no
 

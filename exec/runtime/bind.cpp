@@ -33,6 +33,7 @@ class OpBinder {
     return model_.layers[static_cast<std::size_t>(index)];
   }
   const Numerics& numerics() const { return schedule_.numerics; }
+  bool is_packed() const { return schedule_.micro_batch.kind == BatchKind::packed; }
 
   static const Access* find(const std::vector<Access>& accesses, TensorKind tensor, int layer) {
     for (const Access& access : accesses)
@@ -127,7 +128,10 @@ class OpBinder {
     const Access* access = find(accesses, operand.value.tensor, operand.value.layer);
     if (access == nullptr && !operand.required) return;
     const std::byte* place = need(access, operand.bytes, facts(*operand.part).name);
-    if (operand.part == TemplateOperand::tokens) place += op_.micro_batch * (operand.bytes / schedule_.micro_batches);
+    // Of rows of the whole step, the micro-batch's.
+    if (const Extent extent = facts(operand.value.tensor).extent;
+        extent == Extent::step_tokens || extent == Extent::step_places)
+      place += op_.micro_batch * (operand.bytes / schedule_.micro_batches);
     b.set(*operand.part, place);
   }
   /// A gradient that the op reads as well is added to.
@@ -218,16 +222,23 @@ class OpBinder {
     std::sort(partials.begin(), partials.end());
     BoundScalars b;
     for (const auto& [index, pointer] : partials) b.partials.push_back(pointer);
+    if (is_packed())
+      b.trained_tokens = need_as<const double>(reads(TensorKind::trained_tokens, -1), 1, "trained tokens");
     b.out = need_as<StepScalars>(writes(TensorKind::step_scalars, -1), 1, "step scalars");
     return b;
   }
 
   BoundWork make(const InputWork&) const {
     BoundInput b;
-    b.sequences = schedule_.micro_batch.sequences * schedule_.micro_batches;
-    b.row = schedule_.micro_batch.sequence_length + 1;
+    b.batch = schedule_.whole_step();
     b.vocabulary = model_.config.vocabulary;
-    b.tokens = need_as<std::int32_t>(writes(TensorKind::tokens, -1), b.sequences * b.row, "tokens");
+    b.rows.tokens =
+        need_as<std::int32_t>(writes(TensorKind::tokens, -1), b.batch.sequences * b.batch.token_row(), "tokens");
+    if (!is_packed()) return b;
+    b.rows.labels = need_as<std::int32_t>(writes(TensorKind::labels, -1), b.batch.tokens(), "labels");
+    b.rows.document_starts =
+        need_as<std::int32_t>(writes(TensorKind::document_starts, -1), b.batch.tokens(), "document starts");
+    b.trained_tokens = need_as<double>(writes(TensorKind::trained_tokens, -1), 1, "trained tokens");
     return b;
   }
 
@@ -237,6 +248,8 @@ class OpBinder {
       b.losses = need_as<const double>(losses, schedule_.micro_batches, "losses");
     if (const Access* scalars = reads(TensorKind::step_scalars, -1))
       b.scalars = need_as<const StepScalars>(scalars, 1, "step scalars");
+    if (const Access* trained = reads(TensorKind::trained_tokens, -1))
+      b.trained_tokens = need_as<const double>(trained, 1, "trained tokens");
     return b;
   }
 

@@ -23,7 +23,9 @@ std::int64_t TemplateBinding::bytes(TemplateOperand operand) const {
     case Extent::states: return 2 * layer().state_elements;
     case Extent::gradients: return layer().gradient_elements * element_bytes(gradient_type);
     case Extent::boundary: return boundary_bytes(*model, batch);
-    case Extent::step_tokens: return 4 * batch.sequences * (batch.sequence_length + 1);
+    case Extent::step_tokens: return 4 * batch.sequences * batch.token_row();
+    case Extent::step_places: return batch.kind == BatchKind::packed ? 4 * batch.tokens() : 0;
+    case Extent::step_count: return batch.kind == BatchKind::packed ? 8 : 0;
     case Extent::kept_region: return kept_region(*model, kind, batch, layout).bytes;
     case Extent::recomputed_region: return recomputed_region(*model, kind, batch, layout).bytes;
     case Extent::micro_batches:
@@ -42,7 +44,8 @@ void TemplateBinding::require_operands() const {
     const bool region = use.operand == TemplateOperand::kept || use.operand == TemplateOperand::recomputed ||
                         use.operand == TemplateOperand::workspace;
     const bool absent = use.operand == TemplateOperand::tied_weights && !model->config.tied_embeddings;
-    if (region || absent || use.use == Use::may_write || place(use.operand) != nullptr) continue;
+    if (!use.is_of(batch.kind) || region || absent || use.use == Use::may_write || place(use.operand) != nullptr)
+      continue;
     throw std::logic_error("a template op is bound without its " + std::string(facts(use.operand).name));
   }
 }

@@ -52,7 +52,8 @@ struct TemplateBinding {
   LayoutOptions layout;  // which regions hold what, see shared/model/activations.h
   ElementType gradient_type = ElementType::fp32;
   bool accumulates = false;  // `gradient` is added to, else overwritten
-  double loss_scale = 1.0;   // factor of every gradient: 1 / tokens of the whole step
+  double loss_scale = 1.0;   // factor of every gradient in windows: 1 / tokens of the whole step. Of packed rows it is
+                             // 1 / `trained_tokens`, which the op reads
 
   /// nullptr where the pass has no such operand.
   template <TemplateOperand operand>

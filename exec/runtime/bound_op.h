@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "exec/data/step_rows.h"
 #include "exec/memory/memory.h"
 #include "exec/optimizer/adamw.h"
 #include "exec/runtime/binding.h"
@@ -50,18 +51,20 @@ struct BoundFinish {
   double* norm_partial = nullptr;  // nullptr: nobody asks
 };
 struct BoundScalars {
-  std::vector<const double*> partials;  // in layer order
+  std::vector<const double*> partials;     // in layer order
+  const double* trained_tokens = nullptr;  // of packed rows: 0 of them, no update
   StepScalars* out = nullptr;
 };
 struct BoundInput {
-  std::int32_t* tokens = nullptr;  // [sequences of the step, row]
-  std::int64_t sequences = 0;
-  std::int64_t row = 0;         // sequence_length + 1
-  std::int64_t vocabulary = 0;  // ids lie below it
+  StepRows rows;
+  double* trained_tokens = nullptr;  // of packed rows: how many labels are none of kIgnoredLabel
+  BatchShape batch;                  // the whole step
+  std::int64_t vocabulary = 0;       // ids lie below it
 };
 struct BoundReport {
   const double* losses = nullptr;  // [micro_batches], nullptr if the op reads none
   const StepScalars* scalars = nullptr;
+  const double* trained_tokens = nullptr;  // nullptr: every token is trained on
 };
 struct BoundHostPass {
   std::int64_t traffic_bytes = 0;
@@ -93,20 +96,21 @@ struct BoundOp {
 
 /// What one step reports (ReportWork).
 struct StepReport {
-  std::int64_t step = 0;     // number of the optimizer step, from 1, resumed steps counted
-  double loss = 0;           // mean over the step's tokens, natural log
+  std::int64_t step = 0;  // number of the optimizer step, from 1, resumed steps counted
+  double loss = 0;        // mean over the step's tokens that are trained on, natural log; 0 if none is
+  std::int64_t trained_tokens = 0;
   double gradient_norm = 0;  // before clipping; 0 without clipping
   double learning_rate = 0;
-  bool skipped = false;    // the norm was not finite: nothing was updated
+  bool skipped = false;    // the norm was not finite, or no token is trained on: nothing was updated
   std::int64_t at_ns = 0;  // steady clock
 };
 
 /// What the ops of a step ask besides memory. Called from several threads; `step` is the run step, from 0.
 struct StepSource {
-  std::function<AdamHyper(int step)> hyper;                         // with the learning rate of that step
-  std::function<std::int64_t(int step)> number;                     // 1 for the first step ever, beyond resumes
-  std::function<void(int step, std::int32_t* tokens)> fill_tokens;  // [sequences of the step, sequence_length + 1]
-  std::function<void(const StepReport&)> report;                    // may be empty
+  std::function<AdamHyper(int step)> hyper;      // with the learning rate of that step
+  std::function<std::int64_t(int step)> number;  // 1 for the first step ever, beyond resumes
+  std::function<void(int step, const StepRows& rows)> fill_rows;
+  std::function<void(const StepReport&)> report;  // may be empty
 };
 
 struct BoundSchedule {

@@ -9,8 +9,10 @@
 
 #include "exec/optimizer/adamw.h"
 #include "exec/optimizer/norm.h"
+#include "exec/optimizer/step_scalars.h"
 #include "exec/optimizer/thread_team.h"
 #include "exec/runtime/recorder.h"
+#include "shared/data/ignored_label.h"
 #include "shared/error.h"
 
 namespace penstock::exec {
@@ -20,6 +22,7 @@ void run_scalars(const BoundScalars& work, const BoundSchedule& program, int ste
   double sum = 0;
   for (const double* partial : work.partials) sum += *partial;
   *work.out = make_step_scalars(program.source.hyper(step), program.source.number(step), sum, !work.partials.empty());
+  if (work.trained_tokens != nullptr) skip_untrained(*work.out, *work.trained_tokens);
 }
 
 void run_report(const BoundReport& work, const BoundSchedule& program, int step) {
@@ -28,7 +31,10 @@ void run_report(const BoundReport& work, const BoundSchedule& program, int step)
   report.step = program.source.number(step);
   if (work.losses != nullptr)
     for (int m = 0; m < program.schedule->micro_batches; ++m) report.loss += work.losses[m];
-  report.loss /= static_cast<double>(program.schedule->tokens_per_step());
+  const double trained =
+      work.trained_tokens != nullptr ? *work.trained_tokens : static_cast<double>(program.schedule->tokens_per_step());
+  report.trained_tokens = static_cast<std::int64_t>(trained);
+  if (trained > 0) report.loss /= trained;
   report.learning_rate = program.source.hyper(step).learning_rate;
   if (work.scalars != nullptr) {
     report.gradient_norm = work.scalars->norm;
@@ -38,22 +44,77 @@ void run_report(const BoundReport& work, const BoundSchedule& program, int step)
   program.source.report(report);
 }
 
-/// The one way by which ids reach a template, on every backend: none that is not in the vocabulary stays in the buffer,
-/// not even when the run fails by it, since copies and kernels that were enqueued before may still run then.
-void run_input(const BoundInput& work, const BoundSchedule& program, int step) {
-  program.source.fill_tokens(step, work.tokens);
-  std::int32_t* const end = work.tokens + work.sequences * work.row;
-  std::int32_t* const bad =
-      std::find_if(work.tokens, end, [&](std::int32_t id) { return id < 0 || id >= work.vocabulary; });
-  if (bad == end) return;
-  const std::int64_t at = bad - work.tokens;
-  const std::int32_t id = *bad;
-  std::fill(work.tokens, end, 0);
-  throw InputError(
-      fmt::format("the data's token {} of sequence {} in step {} (tokens and sequences counted from 0) is {}; the "
-                  "model's vocabulary has ids from 0 to {}",
-                  at % work.row, at / work.row, program.source.number(step), id, work.vocabulary - 1));
-}
+/// The one way by which data reach a template, on every backend: nothing that is wrong stays in the buffers, not even
+/// when the run fails by it, since copies and kernels that were enqueued before may still run then.
+class StepInput {
+ public:
+  StepInput(const BoundInput& work, const BoundSchedule& program, int step)
+      : work_(work),
+        rows_(work.rows),
+        places_(work.batch.tokens()),
+        tokens_(work.batch.sequences * work.batch.token_row()),
+        number_(program.source.number(step)) {
+    program.source.fill_rows(step, rows_);
+  }
+
+  void check() const {
+    const auto is_id = [this](std::int32_t id) { return id >= 0 && id < work_.vocabulary; };
+    if (const std::int64_t at = first(rows_.tokens, tokens_, is_id); at < tokens_) refuse_id("token", rows_.tokens, at);
+    if (rows_.labels == nullptr) return;
+    const auto is_label = [&](std::int32_t label) { return label == kIgnoredLabel || is_id(label); };
+    if (const std::int64_t at = first(rows_.labels, places_, is_label); at < places_)
+      refuse_id("label", rows_.labels, at);
+    for (std::int64_t at = 0; at < places_; ++at)
+      if (!begins_rightly(at)) refuse_start(at);
+    *work_.trained_tokens =
+        static_cast<double>(places_ - std::count(rows_.labels, rows_.labels + places_, kIgnoredLabel));
+  }
+
+ private:
+  template <class Right>
+  static std::int64_t first(const std::int32_t* values, std::int64_t count, const Right& right) {
+    return std::find_if_not(values, values + count, right) - values;
+  }
+
+  /// Documents lie one behind the other: a place begins one, or belongs to that of the place before it.
+  bool begins_rightly(std::int64_t at) const {
+    const std::int64_t place = at % work_.batch.sequence_length;
+    const std::int32_t start = rows_.document_starts[at];
+    return start == place || (place > 0 && start == rows_.document_starts[at - 1]);
+  }
+
+  void clear() const {
+    std::fill_n(rows_.tokens, tokens_, 0);
+    if (rows_.labels == nullptr) return;
+    std::fill_n(rows_.labels, places_, kIgnoredLabel);
+    std::fill_n(rows_.document_starts, places_, 0);
+    *work_.trained_tokens = 0;
+  }
+
+  [[noreturn]] void refuse_id(const char* what, const std::int32_t* ids, std::int64_t at) const {
+    const std::int64_t row = ids == rows_.tokens ? work_.batch.token_row() : work_.batch.sequence_length;
+    const std::int32_t id = ids[at];
+    clear();
+    throw InputError(
+        fmt::format("the data's {} {} of sequence {} in step {} ({}s and sequences counted from 0) is {}; the model's "
+                    "vocabulary has ids from 0 to {}",
+                    what, at % row, at / row, number_, what, id, work_.vocabulary - 1));
+  }
+  [[noreturn]] void refuse_start(std::int64_t at) const {
+    const std::int64_t length = work_.batch.sequence_length;
+    const std::int32_t start = rows_.document_starts[at];
+    clear();
+    throw InputError(
+        fmt::format("the data's place {} of sequence {} in step {} (both counted from 0) says that its document begins "
+                    "at place {}; expected {}, or where the document of the place before it begins",
+                    at % length, at / length, number_, start, at % length));
+  }
+
+  const BoundInput& work_;
+  const StepRows& rows_;
+  const std::int64_t places_, tokens_;  // how many
+  const std::int64_t number_;
+};
 
 void run_copy(const BoundCopy& work) {
   static constexpr std::int64_t kPage = 4096;
@@ -96,7 +157,7 @@ void run_host_work(const BoundOp& op, const BoundSchedule& program, int step) {
       if (w.norm_partial != nullptr) *w.norm_partial = partial;
     }
     void operator()(const BoundScalars& w) const { run_scalars(w, program, step); }
-    void operator()(const BoundInput& w) const { run_input(w, program, step); }
+    void operator()(const BoundInput& w) const { StepInput(w, program, step).check(); }
     void operator()(const BoundReport& w) const { run_report(w, program, step); }
     void operator()(const BoundHostPass& w) const { run_pass(w); }
     void operator()(const TemplateBinding&) const { throw std::logic_error("a template op on a host lane"); }

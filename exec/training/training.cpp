@@ -63,11 +63,13 @@ void Training::load(const StateSource& source, std::int64_t steps_done) {
 
 ExecutorResult Training::run(const TrainingOptions& options) {
   if (options.tokens == nullptr) throw std::logic_error("a run needs tokens");
+  if (options.tokens->rows() != schedule_.micro_batch.kind)
+    throw std::logic_error("a run needs data in rows as its schedule has them");
   const std::int64_t before = steps_done_;
   program_.source.number = [before](int step) { return before + step + 1; };
   program_.source.hyper = [&options, before](int step) { return hyper_of_step(options, before + step + 1); };
-  program_.source.fill_tokens = [&options, before](int step, std::int32_t* tokens) {
-    options.tokens->fill(before + step + 1, tokens);
+  program_.source.fill_rows = [&options, before](int step, const StepRows& rows) {
+    options.tokens->fill(before + step + 1, rows);
   };
   program_.source.report = options.report;
   ExecutorResult result = execute(program_, backend_, options.executor);

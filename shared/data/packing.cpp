@@ -98,6 +98,7 @@ void RowPacking::make_rows() {
   std::map<std::int64_t, std::vector<std::uint32_t>> rows_with_room;  // by places that are free, at least 1
   std::vector<std::uint32_t> row_of(pieces_.size());
   std::uint32_t rows = 0;
+  const auto squared = [](std::int64_t length) { return static_cast<double>(length) * static_cast<double>(length); };
   for (std::size_t slot = 0; slot < pieces_.size(); ++slot) {
     const std::int64_t places = pieces_[slot].places;
     std::int64_t room = row_length_;
@@ -111,7 +112,11 @@ void RowPacking::make_rows() {
       if (best->second.empty()) rows_with_room.erase(best);
     }
     if (room > places) rows_with_room[room - places].push_back(row_of[slot]);
+    report_.squared_lengths += squared(places);
   }
+  for (const auto& [room, with_room] : rows_with_room)
+    report_.squared_lengths += static_cast<double>(with_room.size()) * squared(room);
+  report_.squared_lengths /= rows;
   row_begin_.assign(std::size_t{rows} + 1, 0);
   for (const std::uint32_t row : row_of) ++row_begin_[row + 1];
   for (std::size_t row = 0; row < rows; ++row) row_begin_[row + 1] += row_begin_[row];

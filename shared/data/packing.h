@@ -18,12 +18,10 @@
 #include <cstdint>
 #include <vector>
 
+#include "shared/data/ignored_label.h"
 #include "shared/data/token_file.h"
 
 namespace penstock {
-
-/// The label of a place that is not trained on, as PyTorch's cross entropy has it.
-inline constexpr std::int32_t kIgnoredLabel = -100;
 
 /// Some rows, one after the other; each list has rows x row_length entries. The places behind a row's last document are
 /// a document of their own: token 0, no labels.
@@ -42,7 +40,13 @@ struct PackingReport {
   std::int64_t trained_tokens = 0;
   std::int64_t truncated = 0, split = 0;  // documents of the file
   std::int64_t left_out = 0;              // without a token that is trained on, or what is left of them
+  double squared_lengths = 0;             // of the documents of a row added up, what is behind the last one included;
+                                          // mean over the rows
 };
+
+/// Whether windows of the file would not honour what it says: it has several documents, or tokens that are not trained
+/// on.
+inline bool needs_packing(const TokenFile& file) { return file.documents() > 1 || !file.trains_on_all(); }
 
 class RowPacking {
  public:

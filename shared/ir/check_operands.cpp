@@ -275,6 +275,7 @@ class OperandCheck {
     scalars_ = op_;
     Operands operands = table_.of(*op_, work);
     for (Operand& operand : operands.reads) {
+      if (operand.value.tensor != TensorKind::norm_partial) continue;
       const bool read =
           std::any_of(op_->reads.begin(), op_->reads.end(), [&](const Access& a) { return operand.fits(a.value); });
       if (!read)
@@ -286,24 +287,17 @@ class OperandCheck {
     match(operands);
   }
 
-  void check(const InputWork&) {
-    if (!on({LaneKind::host})) return;
-    count(0, 1);
-    for (const Access& write : op_->writes) {
-      const std::int64_t bytes = value_bytes(schedule_, model_, write.value, Keep::input);
-      if (write.value.tensor != TensorKind::tokens || write.value.layer != -1 || write.value.micro_batch != -1 ||
-          write.bytes != bytes)
-        fault("writes {} as {} bytes: input work writes tokens of the whole step, {} bytes", value_label(write.value),
-              write.bytes, value_bytes(schedule_, model_, {TensorKind::tokens}, Keep::input));
-    }
+  void check(const InputWork& work) {
+    if (on({LaneKind::host})) match(table_.of(*op_, work));
   }
 
   void check(const ReportWork&) {
     if (!on({LaneKind::host})) return;
     if (!op_->writes.empty()) fault("writes: a report only reads");
     for (const Access& read : op_->reads)
-      if (read.value.tensor != TensorKind::loss && read.value.tensor != TensorKind::step_scalars)
-        fault("reads {}: a report reads loss and step_scalars", value_label(read.value));
+      if (read.value.tensor != TensorKind::loss && read.value.tensor != TensorKind::step_scalars &&
+          read.value.tensor != TensorKind::trained_tokens)
+        fault("reads {}: a report reads loss, step_scalars and trained_tokens", value_label(read.value));
       else
         value_size(read);
   }

@@ -38,6 +38,9 @@ Content content_of(TensorKind tensor) {
     case TensorKind::norm_partial:
     case TensorKind::step_scalars:
     case TensorKind::tokens:
+    case TensorKind::labels:
+    case TensorKind::document_starts:
+    case TensorKind::trained_tokens:
     case TensorKind::loss: return inputs;
     case TensorKind::workspace: return scratch;
   }

@@ -73,7 +73,8 @@ Operands OperandTable::of(const Op& op, const TemplateWork& work) const {
   Operands operands;
   operands.reads.reserve(uses.size());
   operands.writes.reserve(uses.size());
-  for (const auto& [kind, pass, part, use] : uses) {
+  for (const auto& [kind, pass, part, use, only] : uses) {
+    if (only && *only != schedule_.micro_batch.kind) continue;
     const std::optional<Operand> found = operand(op, work, part);
     if (!found) continue;
     switch (use) {
@@ -135,7 +136,16 @@ Operands OperandTable::of(const Op&, const StepScalarsWork&) const {
   if (schedule_.numerics.clip)
     for (const Layer& layer : model_.layers)
       if (layer.state_elements > 0) operands.reads.push_back(operand(TensorKind::norm_partial, layer.index));
+  if (schedule_.micro_batch.kind == BatchKind::packed)
+    operands.reads.push_back(operand(TensorKind::trained_tokens, -1));
   operands.writes = {operand(TensorKind::step_scalars, -1)};
+  return operands;
+}
+
+Operands OperandTable::of(const Op&, const InputWork&) const {
+  Operands operands;
+  for (const TensorKind tensor : kInputTensors)
+    if (const Operand written = operand(tensor, -1); written.bytes > 0) operands.writes.push_back(written);
   return operands;
 }
 

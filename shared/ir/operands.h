@@ -42,6 +42,7 @@ class OperandTable {
   Operands of(const Op& op, const AccumulateWork& work) const;
   Operands of(const Op& op, const FinishGradientWork& work) const;
   Operands of(const Op& op, const StepScalarsWork& work) const;
+  Operands of(const Op& op, const InputWork& work) const;
 
  private:
   Operand operand(TensorKind tensor, int layer, int version = 0, int micro_batch = -1) const;

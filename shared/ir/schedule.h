@@ -140,15 +140,16 @@ struct FinishGradientWork {
   int threads = 1;
   bool operator==(const FinishGradientWork&) const = default;
 };
-/// Reads the norm_partials of all layers (none: no clipping), writes step_scalars. Host or GPU lane.
+/// Reads the norm_partials of all layers (none: no clipping) and of packed rows trained_tokens (none count: the update
+/// is skipped), writes step_scalars. Host or GPU lane.
 struct StepScalarsWork {
   bool operator==(const StepScalarsWork&) const = default;
 };
-/// Host lane: the next step's tokens.
+/// Host lane: the next step's tokens, and the other kInputTensors of packed rows.
 struct InputWork {
   bool operator==(const InputWork&) const = default;
 };
-/// Host lane: hands loss and step_scalars to whoever watches the run.
+/// Host lane: hands loss, step_scalars and trained_tokens to whoever watches the run.
 struct ReportWork {
   bool operator==(const ReportWork&) const = default;
 };
@@ -206,7 +207,7 @@ enum class ElementType { bf16, fp32 };
 inline std::int64_t element_bytes(ElementType type) { return type == ElementType::bf16 ? 2 : 4; }
 
 /// Everything that decides the bits of a run besides model, seed and data. Two schedules with equal Numerics,
-/// micro-batches and sequence length give the same bits.
+/// micro-batches, kind of rows and sequence length give the same bits.
 struct Numerics {
   StateFormat states = StateFormat::planes;
   ElementType moments = ElementType::fp32;
@@ -237,7 +238,12 @@ struct Schedule {
   std::vector<Op> ops;
   std::vector<Edge> edges;
 
-  std::int64_t tokens_per_step() const { return micro_batch.tokens() * micro_batches; }
+  BatchShape whole_step() const {
+    BatchShape step = micro_batch;
+    step.sequences *= micro_batches;
+    return step;
+  }
+  std::int64_t tokens_per_step() const { return whole_step().tokens(); }
   LayoutOptions layout(Keep keep) const { return {keep, numerics.chunking, library_bytes}; }
 };
 

@@ -91,6 +91,8 @@ std::string schedule_hash(const Schedule& schedule) {
   add(hash, schedule.model);
   hash.numbers(schedule.micro_batch.sequences, schedule.micro_batch.sequence_length, schedule.micro_batches,
                schedule.library_bytes);
+  // Windows came first, and are not named. What documents are expected decides nothing.
+  if (schedule.micro_batch.kind != BatchKind::windows) hash.numbers(schedule.micro_batch.kind);
   hash.numbers(n.states, n.moments, n.gradient_sum, n.gradient_link, n.sum_on_host, n.clip, n.chunking.mlp_tokens,
                n.chunking.loss_tokens);
   hash.numbers(schedule.tiers.size());

@@ -1,4 +1,4 @@
-// Schedule files: "penstock-schedule/1".
+// Schedule files: "penstock-schedule/1"; "penstock-schedule/2" where the rows are not windows.
 #pragma once
 
 #include <filesystem>

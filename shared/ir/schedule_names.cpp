@@ -19,6 +19,7 @@ constexpr auto kTensorNames = [] {
   for (std::size_t i = 0; i < names.size(); ++i) names[i] = kTensors[i].name;
   return names;
 }();
+constexpr std::array kBatchKinds{"windows"sv, "packed"sv};
 constexpr std::array kPhases{"forward"sv, "loss"sv, "backward"sv, "optimizer"sv};
 constexpr std::array kLayerKinds{"embedding"sv, "decoder"sv, "head"sv};
 constexpr std::array kPasses{"forward"sv, "recompute"sv, "backward"sv, "loss"sv};
@@ -54,6 +55,7 @@ bool take(std::string_view& text, std::string_view head) {
 std::span<const std::string_view> tier_names() { return kTiers; }
 std::span<const std::string_view> lane_kind_names() { return kLaneKinds; }
 std::span<const std::string_view> tensor_names() { return kTensorNames; }
+std::span<const std::string_view> batch_kind_names() { return kBatchKinds; }
 std::span<const std::string_view> phase_names() { return kPhases; }
 std::span<const std::string_view> layer_kind_names() { return kLayerKinds; }
 std::span<const std::string_view> pass_names() { return kPasses; }

@@ -15,6 +15,7 @@ namespace penstock {
 std::span<const std::string_view> tier_names();
 std::span<const std::string_view> lane_kind_names();
 std::span<const std::string_view> tensor_names();
+std::span<const std::string_view> batch_kind_names();
 std::span<const std::string_view> phase_names();
 std::span<const std::string_view> layer_kind_names();
 std::span<const std::string_view> pass_names();

@@ -19,6 +19,8 @@ namespace {
 using nlohmann::json;
 
 constexpr std::int64_t kMaxFileBytes = std::int64_t{2} << 30;  // the largest that a policy writes has 1.3 GB
+constexpr std::string_view kFormat = "penstock-schedule/1";
+constexpr std::string_view kFormatOfRows = "penstock-schedule/2";  // says what the rows are
 constexpr std::int64_t kMaxCount = 1'000'000'000;
 constexpr std::int64_t kMaxElements = kMaxBytes / 16;
 constexpr int kMaxDevices = 1024;
@@ -88,8 +90,9 @@ class Reader {
 
  private:
   void check_format(JsonObject top) const {
-    if (const std::string format = top.text("format"); format != "penstock-schedule/1")
-      top.fail("format", fmt::format("this program reads \"penstock-schedule/1\", found \"{}\"", format.substr(0, 60)));
+    if (const std::string format = top.text("format"); format != kFormat && format != kFormatOfRows)
+      top.fail("format", fmt::format("this program reads \"{}\" and \"{}\", found \"{}\"", kFormat, kFormatOfRows,
+                                     format.substr(0, 60)));
   }
 
   void read_head(JsonObject& top) {
@@ -171,6 +174,7 @@ class Reader {
     JsonObject batch = top.object("micro_batch");
     schedule_.micro_batch.sequences = batch.integer("sequences", 1, kMaxTokens);
     schedule_.micro_batch.sequence_length = batch.integer("sequence_length", 1, kMaxTokens);
+    if (top.text("format") == kFormatOfRows) read_rows(batch);
     batch.finish();
     if (schedule_.micro_batch.sequences > kMaxTokens / schedule_.micro_batch.sequence_length)
       top.fail("micro_batch", fmt::format("expected at most {} tokens, found {} sequences of {}", kMaxTokens,
@@ -189,6 +193,14 @@ class Reader {
     n.chunking.mlp_tokens = object.integer("mlp_tokens", 0, kMaxTokens);
     n.chunking.loss_tokens = object.integer("loss_tokens", 0, kMaxTokens);
     object.finish();
+  }
+
+  void read_rows(JsonObject& batch) {
+    BatchShape& shape = schedule_.micro_batch;
+    shape.kind = word<BatchKind>(batch, "rows", batch_kind_names());
+    if (shape.kind == BatchKind::windows) return;
+    const double most = static_cast<double>(shape.sequence_length) * static_cast<double>(shape.sequence_length);
+    shape.squared_lengths = batch.number("squared_lengths", 0, most);
   }
 
   static Tier tier(const json& item, const std::string& at) {

@@ -30,7 +30,8 @@ class Writer {
   Writer(const Schedule& schedule, const Sink& sink) : schedule_(schedule), sink_(sink) {}
 
   void write() {
-    put("{{\n\"format\": \"penstock-schedule/1\",\n\"policy\": {},\n", quoted(schedule_.policy));
+    const bool windows = schedule_.micro_batch.kind == BatchKind::windows;
+    put("{{\n\"format\": \"penstock-schedule/{}\",\n\"policy\": {},\n", windows ? 1 : 2, quoted(schedule_.policy));
     model();
     head();
     list("tiers", schedule_.tiers, [&](const Tier& tier) {
@@ -96,10 +97,11 @@ class Writer {
 
   void head() {
     const Numerics& n = schedule_.numerics;
-    put("\"micro_batch\": {{\"sequences\": {}, \"sequence_length\": {}}},\n\"micro_batches\": {},\n\"library_bytes\": "
-        "{},\n",
-        schedule_.micro_batch.sequences, schedule_.micro_batch.sequence_length, schedule_.micro_batches,
-        schedule_.library_bytes);
+    const BatchShape& batch = schedule_.micro_batch;
+    put("\"micro_batch\": {{\"sequences\": {}, \"sequence_length\": {}", batch.sequences, batch.sequence_length);
+    if (batch.kind != BatchKind::windows)
+      put(", \"rows\": \"{}\", \"squared_lengths\": {}", word(batch_kind_names(), batch.kind), batch.squared_lengths);
+    put("}},\n\"micro_batches\": {},\n\"library_bytes\": {},\n", schedule_.micro_batches, schedule_.library_bytes);
     put("\"numerics\": {{\"states\": \"{}\", \"moments\": \"{}\", \"gradient_sum\": \"{}\", \"gradient_link\": "
         "\"{}\", ",
         word(state_format_names(), n.states), word(element_type_names(), n.moments),

@@ -9,6 +9,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -32,13 +33,20 @@ enum class TensorKind {
   norm_partial,       // [fp64 1] sum of squares of one layer's `gradient`
   step_scalars,       // [StepScalars, exec/optimizer/step_scalars.h, 64 bytes] clip scale, learning rate, bias
                       // corrections, skip flag
-  tokens,             // [int32 sequences x (sequence_length + 1)] whole step; inputs and, shifted by one, targets
+  tokens,             // [int32 sequences x BatchShape::token_row] whole step; of windows inputs and, shifted by one,
+                      // targets
   boundary,           // [bf16 tokens x hidden] input of `layer` for one micro-batch
   boundary_gradient,  // [bf16 tokens x hidden] gradient with respect to that input
   kept,               // kept_region of `layer`, one micro-batch
   recomputed,         // recomputed_region of `layer`, one micro-batch
   loss,       // [fp64 1] sum of token losses of one micro-batch; micro_batch -1: [fp64 micro-batches], all of them
   workspace,  // garbage before and after; its label is never compared
+  // Of packed rows, whole step; windows have none of them. Behind the others, for hashes count the enumerators.
+  labels,           // [int32 sequences x sequence_length] what a place is to predict, or kIgnoredLabel
+                    // (shared/data/ignored_label.h)
+  document_starts,  // [int32 sequences x sequence_length] the place in the row where the place's document begins: its
+                    // position is the distance from there
+  trained_tokens,   // [fp64 1] how many labels of the step count: what the loss is divided by
 };
 
 /// How many elements a value has.
@@ -46,7 +54,9 @@ enum class Extent {
   states,         // Layer::state_elements
   gradients,      // Layer::gradient_elements
   boundary,       // tokens of a micro-batch x hidden
-  step_tokens,    // sequences of the step x (sequence_length + 1)
+  step_tokens,    // sequences of the step x BatchShape::token_row
+  step_places,    // sequences of the step x sequence_length; 0 in windows
+  step_count,     // 1; 0 in windows
   micro_batches,  // 1, or one for each micro-batch of the step
   one,
   kept_region,
@@ -82,14 +92,22 @@ inline constexpr std::array kTensors{
     TensorFacts{TensorKind::recomputed, "recomputed", Extent::recomputed_region, ElementKind::byte},
     TensorFacts{TensorKind::loss, "loss", Extent::micro_batches, ElementKind::fp64},
     TensorFacts{TensorKind::workspace, "workspace", Extent::none, ElementKind::byte},
+    TensorFacts{TensorKind::labels, "labels", Extent::step_places, ElementKind::int32},
+    TensorFacts{TensorKind::document_starts, "document_starts", Extent::step_places, ElementKind::int32},
+    TensorFacts{TensorKind::trained_tokens, "trained_tokens", Extent::step_count, ElementKind::fp64},
 };
 
 constexpr const TensorFacts& facts(TensorKind tensor) { return kTensors[static_cast<std::size_t>(tensor)]; }
 
 /// Of the whole step rather than of a layer.
 constexpr bool is_of_step(TensorKind tensor) {
-  return tensor == TensorKind::tokens || tensor == TensorKind::step_scalars || tensor == TensorKind::workspace;
+  return tensor == TensorKind::tokens || tensor == TensorKind::step_scalars || tensor == TensorKind::workspace ||
+         tensor == TensorKind::labels || tensor == TensorKind::document_starts || tensor == TensorKind::trained_tokens;
 }
+
+/// What the input op writes, in its order; windows have the first alone.
+inline constexpr std::array kInputTensors{TensorKind::tokens, TensorKind::labels, TensorKind::document_starts,
+                                          TensorKind::trained_tokens};
 
 // --- templates ----------------------------------------------------------------------------------------------------
 
@@ -97,7 +115,7 @@ constexpr bool is_of_step(TensorKind tensor) {
 enum class TemplateOperand {
   weights,       // of the layer, its flat order
   tied_weights,  // layer 0's, the output projection of a tied model
-  tokens,        // the micro-batch's rows; targets are inputs shifted by one
+  tokens,        // the micro-batch's rows; in windows targets are inputs shifted by one
   input,         // boundary in front of the layer
   output,        // boundary behind it; may be `input`
   kept,
@@ -107,6 +125,9 @@ enum class TemplateOperand {
   gradient,         // of the layer's weights: a gradient_sum, or a gradient_part where the host sums
   loss,             // sum over the micro-batch of token losses (natural log), not averaged
   workspace,
+  labels,  // the micro-batch's rows, as the next
+  document_starts,
+  trained_tokens,  // of the whole step
 };
 
 /// Which layer's value it is.
@@ -136,6 +157,11 @@ inline constexpr std::array kTemplateOperands{
     TemplateOperandFacts{TemplateOperand::gradient, "gradient", TensorKind::gradient_sum, OperandLayer::own},
     TemplateOperandFacts{TemplateOperand::loss, "loss", TensorKind::loss, OperandLayer::own},
     TemplateOperandFacts{TemplateOperand::workspace, "workspace", TensorKind::workspace, OperandLayer::none},
+    TemplateOperandFacts{TemplateOperand::labels, "labels", TensorKind::labels, OperandLayer::none},
+    TemplateOperandFacts{TemplateOperand::document_starts, "document starts", TensorKind::document_starts,
+                         OperandLayer::none},
+    TemplateOperandFacts{TemplateOperand::trained_tokens, "trained tokens", TensorKind::trained_tokens,
+                         OperandLayer::none},
 };
 
 constexpr const TemplateOperandFacts& facts(TemplateOperand operand) {
@@ -154,6 +180,9 @@ struct OperandUse {
   Pass pass;
   TemplateOperand operand;
   Use use;
+  std::optional<BatchKind> only = {};  // none: whatever the rows are
+
+  constexpr bool is_of(BatchKind rows) const { return !only || *only == rows; }
 };
 
 /// Uses of one pass stand together, in the order in which an op lists its reads and its writes. A region of no bytes
@@ -171,6 +200,7 @@ inline constexpr OperandUse kOperandUses[] = {
 
     {LayerKind::decoder, Pass::forward, TemplateOperand::weights, Use::reads},
     {LayerKind::decoder, Pass::forward, TemplateOperand::input, Use::reads},
+    {LayerKind::decoder, Pass::forward, TemplateOperand::document_starts, Use::reads, BatchKind::packed},
     {LayerKind::decoder, Pass::forward, TemplateOperand::output, Use::writes},
     {LayerKind::decoder, Pass::forward, TemplateOperand::kept, Use::writes},
     {LayerKind::decoder, Pass::forward, TemplateOperand::workspace, Use::writes},
@@ -178,6 +208,7 @@ inline constexpr OperandUse kOperandUses[] = {
     {LayerKind::decoder, Pass::recompute, TemplateOperand::weights, Use::reads},
     {LayerKind::decoder, Pass::recompute, TemplateOperand::input, Use::reads},
     {LayerKind::decoder, Pass::recompute, TemplateOperand::kept, Use::reads},
+    {LayerKind::decoder, Pass::recompute, TemplateOperand::document_starts, Use::reads, BatchKind::packed},
     {LayerKind::decoder, Pass::recompute, TemplateOperand::recomputed, Use::writes},
     {LayerKind::decoder, Pass::recompute, TemplateOperand::output, Use::may_write},
     {LayerKind::decoder, Pass::recompute, TemplateOperand::workspace, Use::writes},
@@ -187,13 +218,16 @@ inline constexpr OperandUse kOperandUses[] = {
     {LayerKind::decoder, Pass::backward, TemplateOperand::kept, Use::reads},
     {LayerKind::decoder, Pass::backward, TemplateOperand::recomputed, Use::reads},
     {LayerKind::decoder, Pass::backward, TemplateOperand::output_gradient, Use::reads},
+    {LayerKind::decoder, Pass::backward, TemplateOperand::document_starts, Use::reads, BatchKind::packed},
     {LayerKind::decoder, Pass::backward, TemplateOperand::input_gradient, Use::writes},
     {LayerKind::decoder, Pass::backward, TemplateOperand::gradient, Use::adds},
     {LayerKind::decoder, Pass::backward, TemplateOperand::workspace, Use::writes},
 
     {LayerKind::head, Pass::loss, TemplateOperand::weights, Use::reads},
     {LayerKind::head, Pass::loss, TemplateOperand::tied_weights, Use::reads},
-    {LayerKind::head, Pass::loss, TemplateOperand::tokens, Use::reads},
+    {LayerKind::head, Pass::loss, TemplateOperand::tokens, Use::reads, BatchKind::windows},
+    {LayerKind::head, Pass::loss, TemplateOperand::labels, Use::reads, BatchKind::packed},
+    {LayerKind::head, Pass::loss, TemplateOperand::trained_tokens, Use::reads, BatchKind::packed},
     {LayerKind::head, Pass::loss, TemplateOperand::input, Use::reads},
     {LayerKind::head, Pass::loss, TemplateOperand::input_gradient, Use::writes},
     {LayerKind::head, Pass::loss, TemplateOperand::gradient, Use::adds},
@@ -218,9 +252,9 @@ constexpr bool in_order(const Table& table, Key key) {
     if (static_cast<std::size_t>(table[i].*key) != i) return false;
   return true;
 }
-static_assert(kTensors.size() == static_cast<std::size_t>(TensorKind::workspace) + 1);
+static_assert(kTensors.size() == static_cast<std::size_t>(TensorKind::trained_tokens) + 1);
 static_assert(in_order(kTensors, &TensorFacts::tensor));
-static_assert(kTemplateOperands.size() == static_cast<std::size_t>(TemplateOperand::workspace) + 1);
+static_assert(kTemplateOperands.size() == static_cast<std::size_t>(TemplateOperand::trained_tokens) + 1);
 static_assert(in_order(kTemplateOperands, &TemplateOperandFacts::operand));
 }  // namespace values_h
 

@@ -78,6 +78,7 @@ struct AttentionPoint {
   std::int64_t sequences = 0, length = 0, heads = 0, kv_heads = 0, head_dim = 0;
   double forward_seconds = 0, backward_seconds = 0;                      // burst
   double forward_sustained_seconds = 0, backward_sustained_seconds = 0;  // without a pause; 0: as in a burst
+  double squared_lengths = 0;  // of the documents of packed rows, see BatchShape; 0: of whole sequences
 };
 
 /// FLOP/s of causal attention (FLOPs of half the square) of long sequences, by head dimension.

@@ -215,6 +215,10 @@ AttentionPoint read_attention(JsonObject& point) {
   attention.backward_seconds = duration(point, "backward_seconds");
   attention.forward_sustained_seconds = sustained(point, "forward_sustained_seconds", attention.forward_seconds);
   attention.backward_sustained_seconds = sustained(point, "backward_sustained_seconds", attention.backward_seconds);
+  if (point.has("squared_lengths")) {
+    const double length = static_cast<double>(attention.length);
+    attention.squared_lengths = point.number("squared_lengths", 1, length * length);
+  }
   return attention;
 }
 
@@ -395,15 +399,18 @@ json gpu_json(const Gpu& gpu) {
                                      })},
                  {"attentions", list_of(gpu.attentions,
                                         [](const AttentionPoint& point) {
-                                          return json{{"sequences", point.sequences},
-                                                      {"length", point.length},
-                                                      {"heads", point.heads},
-                                                      {"kv_heads", point.kv_heads},
-                                                      {"head_dim", point.head_dim},
-                                                      {"forward_seconds", point.forward_seconds},
-                                                      {"backward_seconds", point.backward_seconds},
-                                                      {"forward_sustained_seconds", point.forward_sustained_seconds},
-                                                      {"backward_sustained_seconds", point.backward_sustained_seconds}};
+                                          json entry{{"sequences", point.sequences},
+                                                     {"length", point.length},
+                                                     {"heads", point.heads},
+                                                     {"kv_heads", point.kv_heads},
+                                                     {"head_dim", point.head_dim},
+                                                     {"forward_seconds", point.forward_seconds},
+                                                     {"backward_seconds", point.backward_seconds},
+                                                     {"forward_sustained_seconds", point.forward_sustained_seconds},
+                                                     {"backward_sustained_seconds", point.backward_sustained_seconds}};
+                                          if (point.squared_lengths > 0)  // of packed rows
+                                            entry["squared_lengths"] = point.squared_lengths;
+                                          return entry;
                                         })},
                  {"elementwise", list_of(gpu.elementwise,
                                          [](const ElementwisePoint& point) {

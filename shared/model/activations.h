@@ -37,10 +37,24 @@ inline constexpr std::array kKeeps{Keep::input, Keep::input_context, Keep::input
 /// The embedding has `forward` and `backward`; it never recomputes.
 enum class Pass { forward, recompute, backward, loss };
 
+/// What the rows of a step are.
+enum class BatchKind {
+  windows,  // stretches of one text: a row has one token more than the length, targets are inputs shifted by one
+  packed,   // documents one behind the other (shared/data/packing.h), each of which attends to itself alone: what a
+            // place is to predict, and where its document begins, are values of their own
+};
+
 struct BatchShape {
   std::int64_t sequences = 0;
   std::int64_t sequence_length = 0;
+  BatchKind kind = BatchKind::windows;
+  // Of packed rows: the squared lengths of a row's documents added up, mean over the rows; 0: not known, taken for one
+  // document a row. It says what attention costs and decides nothing else.
+  double squared_lengths = 0;
+
   std::int64_t tokens() const { return sequences * sequence_length; }
+  /// Of a row of token ids.
+  std::int64_t token_row() const { return sequence_length + (kind == BatchKind::windows ? 1 : 0); }
 };
 
 /// How the templates of one run cut their work; part of the numerics (a chunk is a separate accumulation).

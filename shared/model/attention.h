@@ -1,8 +1,8 @@
 // What one attention op computes, for whoever counts, runs or times it: cost model, both backends, calibration.
 //
-// Every sequence of the micro-batch attends to itself, causally. What else a query may see is a field here and a line
-// in `keys_of`, which everybody asks: a window and a sink (models with sliding windows), segments (packed documents),
-// the offset of the first query (a chunk of a long sequence). None of them is computed today
+// Every sequence of the micro-batch attends to itself, causally; in packed rows every document does. What else a query
+// may see is a field here and a line in `keys_of`, which everybody asks: a window and a sink (models with sliding
+// windows), the offset of the first query (a chunk of a long sequence). None of those is computed today
 // (shared/model/sequence_limits.h refuses what would need one).
 #pragma once
 
@@ -13,7 +13,11 @@
 
 namespace penstock {
 
-/// A range of positions of one sequence.
+/// Queries, and keys, that our own kernels take at a time, on the host and on the GPU: what they compute of a document
+/// is rounded up to such tiles.
+inline constexpr std::int64_t kAttentionTile = 64;
+
+/// A range of places of one row.
 struct KeyRange {
   std::int64_t begin = 0, end = 0;
 };
@@ -21,6 +25,8 @@ struct KeyRange {
 struct AttentionSpec {
   std::int64_t sequences = 0, length = 0;
   std::int64_t heads = 0, kv_heads = 0, head_dim = 0;  // grouped-query: head h reads key-value head h / group()
+  BatchKind rows = BatchKind::windows;
+  double squared_lengths = 0;  // of packed rows, see BatchShape
 
   bool operator==(const AttentionSpec&) const = default;
 
@@ -29,13 +35,21 @@ struct AttentionSpec {
   /// Of a token's packed q, k and v; of its context.
   std::int64_t columns() const { return (heads + 2 * kv_heads) * head_dim; }
   std::int64_t context_columns() const { return heads * head_dim; }
-  /// What a query at that position sees of its sequence.
-  constexpr KeyRange keys_of(std::int64_t query) const { return {0, query + 1}; }
-  /// As executed, causal counted half: two products of 2 L^2 d per head. Backward takes kAttentionBackwardFlops times
-  /// that.
+  /// What the query at that place of its row sees, if its document begins at `document_start` (0 in windows).
+  constexpr KeyRange keys_of(std::int64_t query, std::int64_t document_start = 0) const {
+    return {document_start, query + 1};
+  }
+  /// As executed, causal counted half: two products of 2 L^2 d per head, of each document of packed rows. Backward takes
+  /// kAttentionBackwardFlops times that.
   double forward_flops() const {
     const auto l = static_cast<double>(length);
-    return 2.0 * static_cast<double>(sequences) * static_cast<double>(heads) * static_cast<double>(head_dim) * l * l;
+    const double squares = rows == BatchKind::packed && squared_lengths > 0 ? squared_lengths : l * l;
+    return 2.0 * static_cast<double>(sequences) * static_cast<double>(heads) * static_cast<double>(head_dim) * squares;
+  }
+  /// Of packed rows, what the time goes with: forward_flops, and what tiles compute in vain before and behind what a
+  /// query sees, half a tile each.
+  double tiled_flops() const {
+    return forward_flops() + 4.0 * static_cast<double>(sequences * heads * head_dim * length * kAttentionTile);
   }
 };
 
@@ -43,7 +57,8 @@ struct AttentionSpec {
 inline constexpr double kAttentionBackwardFlops = 2.5;
 
 inline AttentionSpec attention_spec(const ModelConfig& config, BatchShape batch) {
-  return {batch.sequences, batch.sequence_length, config.heads, config.kv_heads, config.head_dim};
+  return {batch.sequences, batch.sequence_length, config.heads, config.kv_heads, config.head_dim,
+          batch.kind,      batch.squared_lengths};
 }
 
 }  // namespace penstock

@@ -131,7 +131,8 @@ std::vector<Kernel> template_kernels(const Model& model, LayerKind kind, Pass pa
   const PassOptions pass_options{kind, pass, batch, options, writes_output, accumulates};
   std::vector<TemplateKernel> lines;
   for (const TemplateKernel& line : kTemplateKernels)
-    if (has_part(pass_options, line.part) && (line.exists == nullptr || line.exists(model.config)))
+    if (has_part(pass_options, line.part) && (line.exists == nullptr || line.exists(model.config)) &&
+        (!line.only || *line.only == batch.kind))
       lines.push_back(line);
   std::vector<Kernel> kernels;
   const bool overwrites = (pass == Pass::backward || pass == Pass::loss) && !accumulates;

@@ -32,6 +32,7 @@ enum class KernelId : std::uint8_t {
   rotary,
   qk_norm_and_rotary,
   attention,
+  packed_attention,
   attention_output,
   middle_norm,
   gate_up,
@@ -46,6 +47,7 @@ enum class KernelId : std::uint8_t {
   attention_output_weight_gradient,
   attention_output_input_gradient,
   attention_backward,
+  packed_attention_backward,
   rotary_backward,
   qk_norm_and_rotary_backward,
   qkv_bias_gradient,
@@ -80,6 +82,7 @@ inline constexpr std::array kKernelNames{
     KernelName{KernelId::rotary, "rotary"},
     KernelName{KernelId::qk_norm_and_rotary, "qk norm and rotary"},
     KernelName{KernelId::attention, "attention"},
+    KernelName{KernelId::packed_attention, "packed attention"},
     KernelName{KernelId::attention_output, "attention output"},
     KernelName{KernelId::middle_norm, "middle norm"},
     KernelName{KernelId::gate_up, "gate_up"},
@@ -94,6 +97,7 @@ inline constexpr std::array kKernelNames{
     KernelName{KernelId::attention_output_weight_gradient, "attention output weight gradient"},
     KernelName{KernelId::attention_output_input_gradient, "attention output input gradient"},
     KernelName{KernelId::attention_backward, "attention backward"},
+    KernelName{KernelId::packed_attention_backward, "packed attention backward"},
     KernelName{KernelId::rotary_backward, "rotary backward"},
     KernelName{KernelId::qk_norm_and_rotary_backward, "qk norm and rotary backward"},
     KernelName{KernelId::qkv_bias_gradient, "qkv bias gradient"},
@@ -166,6 +170,7 @@ struct TemplateKernel {
   ProductResult result = ProductResult::activation;
   std::int64_t (*bytes)(const KernelShape&) = nullptr;
   bool (*exists)(const ModelConfig&) = nullptr;  // nullptr: in every model
+  std::optional<BatchKind> only = {};            // none: whatever the rows are
 };
 
 namespace kernels_h {
@@ -179,6 +184,9 @@ constexpr TemplateKernel matmul(Part part, KernelId kernel, Product (*product)(c
 constexpr TemplateKernel elementwise(Part part, KernelId kernel, std::int64_t (*bytes)(const S&),
                                      bool (*exists)(const ModelConfig&) = nullptr) {
   return {part, kernel, KernelKind::elementwise, nullptr, activation, bytes, exists};
+}
+constexpr TemplateKernel attends(Part part, KernelId kernel, KernelKind kind, BatchKind only) {
+  return {part, kernel, kind, nullptr, activation, nullptr, nullptr, only};
 }
 constexpr bool has_norm(const ModelConfig& c) { return c.qk_norm; }
 constexpr bool has_no_norm(const ModelConfig& c) { return !c.qk_norm; }
@@ -206,7 +214,8 @@ inline constexpr auto kTemplateKernels = [] {
           Part::make_qkv, rotary, [](const S& s) { return 4 * s.rows * (s.query + s.key); }, has_no_norm),
       elementwise(
           Part::make_qkv, qk_norm_and_rotary, [](const S& s) { return 6 * s.rows * (s.query + s.key); }, has_norm),
-      TemplateKernel{Part::make_context, attention, KernelKind::attention_forward},
+      attends(Part::make_context, attention, KernelKind::attention_forward, BatchKind::windows),
+      attends(Part::make_context, packed_attention, KernelKind::attention_forward, BatchKind::packed),
       matmul(
           Part::make_middle, attention_output,
           [](const S& s) {
@@ -264,7 +273,8 @@ inline constexpr auto kTemplateKernels = [] {
              [](const S& s) {
                return Product{s.rows, s.query, s.hidden};
              }),
-      TemplateKernel{Part::backward_rest, attention_backward, KernelKind::attention_backward},
+      attends(Part::backward_rest, attention_backward, KernelKind::attention_backward, BatchKind::windows),
+      attends(Part::backward_rest, packed_attention_backward, KernelKind::attention_backward, BatchKind::packed),
       elementwise(
           Part::backward_rest, rotary_backward, [](const S& s) { return 4 * s.rows * (s.query + s.key); }, has_no_norm),
       elementwise(

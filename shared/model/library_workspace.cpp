@@ -38,6 +38,7 @@ AttentionPiece attention_backward_piece(const Model& model, BatchShape batch, bo
 }
 
 std::int64_t library_workspace_bytes(const Model& model, BatchShape batch, bool deterministic) {
+  if (batch.kind == BatchKind::packed) return kLibraryWorkspaceBytes;
   const std::int64_t attention = attention_backward_piece(model, batch, deterministic).bytes;
   return std::max(kLibraryWorkspaceBytes, (attention + kFieldAlignment - 1) / kFieldAlignment * kFieldAlignment);
 }

@@ -30,7 +30,8 @@ struct AttentionPiece {
 /// too.
 AttentionPiece attention_backward_piece(const Model& model, BatchShape batch, bool deterministic = true);
 
-/// For LayoutOptions::library_bytes: the larger of kLibraryWorkspaceBytes and what attention backward needs.
+/// For LayoutOptions::library_bytes: the larger of kLibraryWorkspaceBytes and what attention backward needs. Packed rows
+/// are not for the library.
 std::int64_t library_workspace_bytes(const Model& model, BatchShape batch, bool deterministic = true);
 
 }  // namespace penstock

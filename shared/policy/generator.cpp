@@ -6,6 +6,7 @@
 #include "shared/policy/gradient_stream.h"
 #include "shared/policy/optimizer_phase.h"
 #include "shared/policy/plan.h"
+#include "shared/policy/step_inputs.h"
 #include "shared/policy/weight_stream.h"
 #include "shared/policy/writer.h"
 
@@ -33,11 +34,8 @@ class StepWriter {
         activations_(writer_),
         gradients_(writer_),
         optimizer_(writer_, gradients_, activations_.workspace_place()),
-        weights_(writer_, optimizer_.upload_places()) {
-    const std::int64_t tokens = plan.input.sequences * (plan.input.sequence_length + 1) * 4;
-    tokens_host_ =
-        Writer::access(writer_.buffer(TierKind::dram, tokens, "tokens (host)"), tokens, {TensorKind::tokens});
-    tokens_ = Writer::access(writer_.buffer(TierKind::hbm, tokens, "tokens"), tokens, {TensorKind::tokens});
+        weights_(writer_, optimizer_.upload_places()),
+        inputs_(writer_) {
     const std::int64_t losses = 8 * plan.micro_batches;
     const Value all{TensorKind::loss, plan.head};
     loss_host_ = Writer::access(writer_.buffer(TierKind::dram, losses, "loss (host)"), losses, all);
@@ -47,7 +45,7 @@ class StepWriter {
   Schedule write() {
     start();
     for (int index = 0; index < plan_.visit_count(); ++index) write_visit(index);
-    optimizer_.finish();
+    optimizer_.finish(inputs_);
     report();
     return writer_.program().finish();
   }
@@ -61,17 +59,12 @@ class StepWriter {
 
  private:
   void start() {
-    Op op;
-    op.name = "input";
-    op.lane = writer_.input();
-    op.work = InputWork{};
-    op.writes = {tokens_host_};
-    writer_.add(std::move(op));
-    optimizer_.start();
+    inputs_.read();
+    optimizer_.start(inputs_);
     activations_.start();
     gradients_.start();
     weights_.start();
-    writer_.copy("tokens", true, Phase::forward, tokens_host_, tokens_);
+    inputs_.upload();
     weights_.start_ahead();
   }
 
@@ -82,6 +75,7 @@ class StepWriter {
     op.phase = Phase::optimizer;
     op.work = ReportWork{};
     op.reads = {loss_host_, optimizer_.host_scalars()};
+    if (const auto trained = inputs_.trained_tokens(false)) op.reads.push_back(*trained);
     writer_.add(std::move(op));
   }
 
@@ -144,7 +138,8 @@ class StepWriter {
     op.micro_batch = micro_batch;
     op.phase = pass == Pass::forward ? Phase::forward : pass == Pass::loss ? Phase::loss : Phase::backward;
     op.work = TemplateWork{plan_.kind(layer), pass, plan_.keep(layer)};
-    for (const OperandUse& use : operand_uses(plan_.kind(layer), pass)) add_operand(op, use, slot);
+    for (const OperandUse& use : operand_uses(plan_.kind(layer), pass))
+      if (use.is_of(plan_.batch.kind)) add_operand(op, use, slot);
     writer_.add(std::move(op));
   }
 
@@ -164,7 +159,10 @@ class StepWriter {
         for (const Access& weights : weights_.reads(visit_index)) accesses.push_back(weights);
         break;
       case TemplateOperand::tied_weights: break;  // among what the weights' stream needs for the visit
-      case TemplateOperand::tokens: accesses.push_back(tokens_); break;
+      case TemplateOperand::tokens:
+      case TemplateOperand::labels:
+      case TemplateOperand::document_starts:
+      case TemplateOperand::trained_tokens: accesses.push_back(inputs_.on_device(facts(use.operand).tensor)); break;
       case TemplateOperand::input:
         accesses.push_back(backward ? activations_.backward_input(layer, position)
                                     : activations_.forward_input(layer, position));
@@ -204,7 +202,8 @@ class StepWriter {
   GradientStream gradients_;
   OptimizerPhase optimizer_;
   WeightStream weights_;
-  Access tokens_host_, tokens_, loss_host_, loss_;
+  StepInputs inputs_;
+  Access loss_host_, loss_;
 };
 
 }  // namespace

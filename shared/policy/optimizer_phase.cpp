@@ -103,11 +103,11 @@ Access OptimizerPhase::host_scalars() const {
   return Writer::access(scalars_dram_, kScalarBytes, {TensorKind::step_scalars});
 }
 
-void OptimizerPhase::start() {
-  if (!plan_.parameters.numerics.clip) write_scalars();
+void OptimizerPhase::start(const StepInputs& inputs) {
+  if (!plan_.parameters.numerics.clip) write_scalars(inputs);
 }
 
-void OptimizerPhase::write_scalars() {
+void OptimizerPhase::write_scalars(const StepInputs& inputs) {
   const bool on_gpu = plan_.scalars_on_gpu();
   const Access on_device = Writer::access(scalars_hbm_, kScalarBytes, {TensorKind::step_scalars});
   Op op;
@@ -116,6 +116,7 @@ void OptimizerPhase::write_scalars() {
   op.phase = Phase::optimizer;
   op.work = StepScalarsWork{};
   op.reads = gradients_.norm_partials();
+  if (const auto trained = inputs.trained_tokens(on_gpu)) op.reads.push_back(*trained);
   op.writes = {on_gpu ? on_device : host_scalars()};
   writer_.add(std::move(op));
   if (on_gpu)
@@ -130,7 +131,7 @@ void OptimizerPhase::gradient_landed(int layer) {
   update(layer);
 }
 
-void OptimizerPhase::finish() {
+void OptimizerPhase::finish(const StepInputs& inputs) {
   if (plan_.parameters.optimizer_time == OptimizerTime::backward) return;
   const int begin = writer_.next_id();
   const int last_compute = writer_.last_on(writer_.compute());
@@ -138,7 +139,7 @@ void OptimizerPhase::finish() {
     writer_.wait("wait for backward", last_compute, -1, Phase::backward);
     writer_.wait("wait for gradients", writer_.last_on(writer_.d2h()), -1, Phase::backward);
   }
-  if (plan_.parameters.numerics.clip) write_scalars();
+  if (plan_.parameters.numerics.clip) write_scalars(inputs);
   write_host_passes();
   update_in_order();
   if (plan_.parameters.optimizer_time == OptimizerTime::end) order_serially(begin, last_compute);

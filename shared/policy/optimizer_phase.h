@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "shared/policy/gradient_stream.h"
+#include "shared/policy/step_inputs.h"
 #include "shared/policy/writer.h"
 
 namespace penstock {
@@ -23,12 +24,12 @@ class OptimizerPhase {
   /// Whence each layer's weights go to the GPU, by layer: their state, or its upload copy.
   std::vector<Place> upload_places() const;
 
-  /// At the start of the step: without clipping, the scalars depend on nothing.
-  void start();
+  /// At the start of the step: without clipping, the scalars depend on nothing but its inputs.
+  void start(const StepInputs& inputs);
   /// optimizer_time = backward: the layer's gradient has just landed.
   void gradient_landed(int layer);
   /// Behind the last backward op of the step.
-  void finish();
+  void finish(const StepInputs& inputs);
 
   /// The scalars where the host reads them. REQUIRES: finish() or start() wrote them.
   Access host_scalars() const;
@@ -37,7 +38,7 @@ class OptimizerPhase {
   void make_states();
   void make_slots(const Place& workspace);
   void make_nvme_slots();
-  void write_scalars();
+  void write_scalars(const StepInputs& inputs);
   void write_host_passes();
   void update_in_order();
   void update(int layer);

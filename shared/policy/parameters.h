@@ -316,8 +316,10 @@ void each_parameter(Row&& row) {
 struct PolicyInput {
   Model model;
   std::int64_t sequence_length = 0;
-  int sequences = 0;           // per optimizer step
-  int micro_batch = 1;         // sequences per micro-batch; divides `sequences`
+  int sequences = 0;    // per optimizer step
+  int micro_batch = 1;  // sequences per micro-batch; divides `sequences`
+  BatchKind rows = BatchKind::windows;
+  double squared_lengths = 0;  // of packed rows, see BatchShape
   std::int64_t hbm_bytes = 0;  // what arenas may take of the tiers (usable_memory)
   std::int64_t dram_bytes = 0;
   std::int64_t nvme_bytes = 0;

@@ -10,7 +10,7 @@ std::int64_t aligned(std::int64_t bytes) { return (bytes + kFieldAlignment - 1) 
 
 Plan::Plan(const PolicyInput& policy_input)
     : input(policy_input), parameters(policy_input.parameters), model(policy_input.model), head(model.head_index()) {
-  batch = {input.micro_batch, input.sequence_length};
+  batch = {input.micro_batch, input.sequence_length, input.rows, input.squared_lengths};
   micro_batches = input.sequences / input.micro_batch;
   boundary = boundary_bytes(model, batch);
   plan_keeping();

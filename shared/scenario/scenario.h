@@ -70,6 +70,9 @@ struct Scenario {
   std::int64_t sequence_length = 0;
   int sequences = 0;
   int micro_batch = 1;
+  BatchKind rows = BatchKind::windows;
+  double squared_lengths = 0;   // of packed rows, see BatchShape
+  std::filesystem::path data;   // [workload] data: a file of tokens, which says the two above; empty: not given
   PolicyParameters policy;      // preset with the overrides of [policy]
   std::set<std::string> fixed;  // the keys of those overrides: what no planner may change
   RunOptions run;
@@ -80,6 +83,8 @@ struct Scenario {
   /// What it was read from, and what a run of it reads: no output may go there.
   std::vector<std::filesystem::path> files;
 
+  /// So many sequences of the workload.
+  BatchShape shape(std::int64_t of_sequences) const { return {of_sequences, sequence_length, rows, squared_lengths}; }
   /// What make_schedule needs; the libraries' workspace by model, length and run.deterministic, none on the host.
   PolicyInput policy_input() const;
 };

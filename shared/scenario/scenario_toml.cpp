@@ -19,6 +19,7 @@
 #include "shared/scenario/policy_toml.h"
 #include "shared/scenario/scenario.h"
 #include "shared/scenario/training_toml.h"
+#include "shared/scenario/workload_data.h"
 #include "shared/toml_reader.h"
 #include "shared/units.h"
 
@@ -198,6 +199,10 @@ class ScenarioReader {
     if (scenario_.sequences % scenario_.micro_batch != 0)
       section.fail("micro_batch", fmt::format("{} does not divide sequences = {}; every micro-batch has the same size",
                                               scenario_.micro_batch, scenario_.sequences));
+    if (section.has("data")) {
+      scenario_.data = existing(section, "data");
+      take_rows_of_data(scenario_);
+    }
     section.finish();
     const ModelConfig& config = scenario_.model.config;
     if (const std::string why = window_reached(config, scenario_.sequence_length); !why.empty())
@@ -304,13 +309,14 @@ PolicyInput Scenario::policy_input() const {
   input.sequence_length = sequence_length;
   input.sequences = sequences;
   input.micro_batch = micro_batch;
+  input.rows = rows;
+  input.squared_lengths = squared_lengths;
   const TierCapacities usable = usable_memory(machine);
   input.hbm_bytes = usable.hbm;
   input.dram_bytes = usable.dram;
   input.nvme_bytes = usable.nvme;
   // The host backend's kernels need no scratch but what the layout names.
-  if (!machine.gpu.is_host)
-    input.library_bytes = library_workspace_bytes(model, BatchShape{micro_batch, sequence_length}, run.deterministic);
+  if (!machine.gpu.is_host) input.library_bytes = library_workspace_bytes(model, shape(micro_batch), run.deterministic);
   input.host_threads = machine.cpu.cores;
   input.parameters = policy;
   return input;

@@ -23,7 +23,7 @@ StallCause copy_cause(const Schedule& schedule, const Op& op) {
   const TensorKind tensor = op.reads[0].value.tensor;
   if (from == TierKind::nvme || to == TierKind::nvme) return StallCause::nvme;
   const bool leaves_gpu = from == TierKind::hbm && to == TierKind::dram;
-  if (tensor == TensorKind::tokens) return StallCause::input;
+  if (std::find(kInputTensors.begin(), kInputTensors.end(), tensor) != kInputTensors.end()) return StallCause::input;
   if (tensor == TensorKind::loss || tensor == TensorKind::workspace) return StallCause::overhead;
   if (is_activation(tensor)) return leaves_gpu ? StallCause::buffer : StallCause::activation;
   // A gradient that goes up to an optimizer on the GPU, like the states that go up and come back, is optimizer work.

@@ -32,8 +32,7 @@ Bounds same_traffic_bound(const Schedule& schedule, const std::vector<OpCost>& c
 }
 
 double any_schedule_seconds(const Schedule& schedule, const Model& model, const Machine& machine) {
-  const BatchShape whole{schedule.micro_batch.sequences * schedule.micro_batches, schedule.micro_batch.sequence_length};
-  return model_flops(model, whole) / best_matmul_rate(machine.gpu);
+  return model_flops(model, schedule.whole_step()) / best_matmul_rate(machine.gpu);
 }
 
 }  // namespace penstock::sim

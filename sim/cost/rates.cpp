@@ -1,11 +1,15 @@
 #include "sim/cost/rates.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <string>
 
+#include "shared/error.h"
 #include "shared/ir/host_pass_names.h"
+#include "shared/machine/attention_point.h"
 
 namespace penstock::sim {
 namespace {
@@ -101,6 +105,10 @@ KernelSeconds matmul_seconds(const Gpu& gpu, const Kernel& kernel) {
   return nearest_matmul(gpu, kernel);
 }
 
+/// What the kernel for packed rows reaches of the library's rate, where nobody has timed it: between a third (head
+/// dimension 128) and a half (64) on an H200 (docs/executor.md, "own" beside cuDNN).
+constexpr double kPackedAttentionShare = 0.4;
+
 /// From a hardware or software file: of the nearest head dimension, less for short sequences.
 double attention_rate(const Gpu& gpu, const Kernel& kernel) {
   const auto apart = [&](const AttentionRate& rate) {
@@ -123,6 +131,7 @@ KernelSeconds attention_seconds(const Gpu& gpu, const Kernel& kernel, double rat
   const AttentionPoint* nearest = nullptr;
   double nearest_distance = std::numeric_limits<double>::infinity();
   for (const AttentionPoint& point : gpu.attentions) {
+    if (spec_of(point).rows != kernel.attention.rows) continue;
     const auto apart = [](std::int64_t a, std::int64_t b) {
       return distance(static_cast<double>(a), static_cast<double>(b));
     };
@@ -136,19 +145,25 @@ KernelSeconds attention_seconds(const Gpu& gpu, const Kernel& kernel, double rat
       nearest = &point;
     }
   }
-  if (nearest == nullptr && !gpu.attention.by_head_dim.empty()) {
-    const double seconds = kernel.flops / attention_rate(gpu, kernel);
-    return {seconds, seconds};
-  }
+  const bool packed = kernel.attention.rows == BatchKind::packed;
+  const auto flops_of = [&](const AttentionSpec& spec) {
+    return (packed ? spec.tiled_flops() : spec.forward_flops()) * (backward ? kAttentionBackwardFlops : 1.0);
+  };
+  if (nearest == nullptr && packed && !gpu.attentions.empty())
+    throw InputError(
+        fmt::format("nobody has timed the kernel \"{}\" on {}: calibrate with a scenario whose workload "
+                    "has such rows ([workload] data)",
+                    kernel.name(), gpu.name.empty() ? "this machine" : gpu.name));
   if (nearest == nullptr) {
-    const double seconds =
-        kernel.flops / (rate * (backward ? gpu.attention_backward_efficiency : gpu.attention_forward_efficiency));
+    const double flops_per_second =
+        !gpu.attention.by_head_dim.empty()
+            ? attention_rate(gpu, kernel)
+            : rate * (backward ? gpu.attention_backward_efficiency : gpu.attention_forward_efficiency);
+    const double share = packed && !gpu.is_host ? kPackedAttentionShare : 1.0;
+    const double seconds = flops_of(kernel.attention) / (flops_per_second * share);
     return {seconds, seconds};
   }
-  const double forward_flops =
-      AttentionSpec{nearest->sequences, nearest->length, nearest->heads, nearest->kv_heads, nearest->head_dim}
-          .forward_flops();
-  const double scale = kernel.flops / (forward_flops * (backward ? kAttentionBackwardFlops : 1.0));
+  const double scale = flops_of(kernel.attention) / flops_of(spec_of(*nearest));
   const double burst = backward ? nearest->backward_seconds : nearest->forward_seconds;
   const double sustained = backward ? nearest->backward_sustained_seconds : nearest->forward_sustained_seconds;
   return {burst * scale, (sustained > 0 ? sustained : burst) * scale};

@@ -24,7 +24,9 @@ struct KernelSeconds {
 ///                two points that differ in one extent only (linear in it); else the nearest point's, scaled by FLOPs.
 ///                Without a table FLOPs / matmul rate.
 ///   attention    the table's time of the same shape, else the nearest's with the same head_dim, scaled by FLOPs.
-///                Without a table FLOPs / (matmul rate x efficiency).
+///                Without a table FLOPs / (matmul rate x efficiency). Of packed rows by AttentionSpec::tiled_flops, from
+///                points of packed rows alone: a table without one is an InputError. Without a table at a share of the
+///                rate.
 ///   elementwise  the table's time by name, linear in bytes between points and proportional beyond them; else
 ///                bytes / (HBM bandwidth x elementwise_efficiency).
 /// Sustained times are the table's own; without them burst x burst rate / sustained rate for matmuls, else the burst.

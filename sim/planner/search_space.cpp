@@ -372,8 +372,8 @@ std::vector<Candidate> neighbours(const Candidate& candidate, const Scenario& sc
 
 void apply(const Candidate& candidate, const Scenario& scenario, PolicyInput& input) {
   if (input.micro_batch != candidate.micro_batch && !scenario.machine.gpu.is_host)
-    input.library_bytes = library_workspace_bytes(
-        input.model, BatchShape{candidate.micro_batch, scenario.sequence_length}, scenario.run.deterministic);
+    input.library_bytes =
+        library_workspace_bytes(input.model, scenario.shape(candidate.micro_batch), scenario.run.deterministic);
   input.micro_batch = candidate.micro_batch;
   input.parameters = candidate.parameters;
 }

@@ -31,7 +31,7 @@ constexpr std::int64_t kMostSequences = 1'000'000;  // of --sequences
 double tokens(const Scenario& scenario) { return static_cast<double>(scenario.sequence_length) * scenario.sequences; }
 
 double matmul_bound(const Scenario& scenario, const Machine& machine) {
-  const BatchShape whole{scenario.sequences, scenario.sequence_length};
+  const BatchShape whole = scenario.shape(scenario.sequences);
   return tokens(scenario) * best_matmul_rate(machine.gpu) / model_flops(scenario.model, whole);
 }
 

@@ -1,8 +1,10 @@
 #include "tests/exec/kernel_cases.h"
 
 #include <algorithm>
+#include <map>
 
 #include "shared/ir/schedule_names.h"
+#include "shared/random.h"
 
 namespace penstock::exec {
 namespace {
@@ -36,6 +38,7 @@ ModelConfig with_scaling(ModelConfig c) {
   c.rope_original_positions = 64;
   return c;
 }
+BatchShape packed(std::int64_t sequences, std::int64_t length) { return {sequences, length, BatchKind::packed}; }
 ModelConfig tied(ModelConfig c) {
   c.tied_embeddings = true;
   return c;
@@ -59,9 +62,56 @@ const std::vector<KernelCase>& kernel_cases() {
       {"tiny_chunks_of_one", tied(with_bias(config(10, 14, 2, 2, 6, 13))), {3, 5}, {1, 1}, fp32, true},
       {"tiny_past_one_tile", with_qk_norm(with_scaling(config(6, 10, 3, 1, 4, 11))), {1, 65}, {64, 33}, fp32, true},
       {"tiny_past_two_tiles", with_bias(config(8, 6, 4, 2, 4, 9)), {2, 129}, {100, 0}, fp32, true},
+      {"packed_short_documents",
+       with_bias(config(256, 320, 4, 2, 64, 512)),
+       packed(2, 300),
+       {},
+       fp32,
+       false,
+       {50, 1, 70, 64, 13}},
+      {"packed_across_tiles",
+       with_qk_norm(config(192, 384, 4, 2, 128, 768)),
+       packed(1, 1000),
+       {0, 64},
+       fp32,
+       false,
+       {500, 129, 300}},
+      {"packed_odd_sizes", with_scaling(config(100, 172, 5, 1, 20, 333)), packed(3, 150), {}, fp32, false, {7, 64, 1}},
+      {"packed_one_document_a_row", config(128, 256, 2, 1, 64, 512), packed(2, 200), {}, bf16, false, {200}},
+      {"tiny_packed", tied(with_bias(config(10, 14, 2, 2, 6, 13))), packed(2, 9), {4, 5}, fp32, true, {4, 1, 3}},
+      {"tiny_packed_past_tiles",
+       with_qk_norm(config(6, 10, 3, 1, 4, 11)),
+       packed(1, 200),
+       {64, 33},
+       fp32,
+       true,
+       {70, 3, 90}},
       {"tiny_bf16", tied(with_qk_norm(config(10, 6, 2, 1, 4, 17))), {2, 3}, {4, 5}, bf16, true},
   };
   return all;
+}
+
+PackedRows case_rows(const KernelCase& c) {
+  const auto ids = static_cast<std::uint64_t>(c.config.vocabulary);
+  PackedRows rows;
+  const auto id = [&](std::size_t i, std::uint64_t key) {
+    return static_cast<std::int32_t>(random_below(key, static_cast<std::uint64_t>(i), ids));
+  };
+  const auto tokens = static_cast<std::size_t>(c.batch.sequences * c.batch.token_row());
+  for (std::size_t i = 0; i < tokens; ++i) rows.tokens.push_back(id(i, 7));
+  if (c.batch.kind != BatchKind::packed) return rows;
+  for (std::int64_t sequence = 0; sequence < c.batch.sequences; ++sequence)
+    for (std::int64_t place = 0, start = 0, left = 0, next = sequence; place < c.batch.sequence_length; ++place) {
+      if (left-- == 0) {
+        start = place;
+        left = c.documents[static_cast<std::size_t>(next++) % c.documents.size()] - 1;
+      }
+      const bool trained = rows.labels.size() % 3 != 1;
+      rows.labels.push_back(trained ? id(rows.labels.size(), 8) : kIgnoredLabel);
+      rows.document_starts.push_back(static_cast<std::int32_t>(start));
+      rows.trained += trained ? 1 : 0;
+    }
+  return rows;
 }
 
 std::string CaseOp::name() const {
@@ -96,7 +146,18 @@ BoundCase::BoundCase(const KernelCase& c, const CaseOp& op) : op_(op), model_(ma
   binding_.gradient_type = c.gradient_type;
   binding_.accumulates = op.accumulates;
   binding_.loss_scale = 1.0 / static_cast<double>(c.batch.tokens());
+  rows_ = case_rows(c);
+  trained_tokens_ = static_cast<double>(rows_.trained);
+  const std::map<TemplateOperand, const void*> inputs{{TemplateOperand::tokens, rows_.tokens.data()},
+                                                      {TemplateOperand::labels, rows_.labels.data()},
+                                                      {TemplateOperand::document_starts, rows_.document_starts.data()},
+                                                      {TemplateOperand::trained_tokens, &trained_tokens_}};
   for (const OperandUse& use : operand_uses(op.kind, op.pass)) {
+    if (!use.is_of(c.batch.kind)) continue;
+    if (const auto input = inputs.find(use.operand); input != inputs.end()) {
+      binding_.set(use.operand, input->second);
+      continue;
+    }
     const std::int64_t bytes = binding_.bytes(use.operand);
     if (bytes == 0 || (use.use == Use::may_write && !op.writes_output)) continue;
     memory_.emplace_back(static_cast<std::size_t>(bytes));

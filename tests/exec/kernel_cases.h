@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "exec/runtime/binding.h"
+#include "shared/data/packing.h"
 #include "shared/model/activations.h"
 #include "shared/model/kernels.h"
 #include "shared/model/model.h"
@@ -25,8 +26,12 @@ struct KernelCase {
   BatchShape batch;
   Chunking chunking = {};
   ElementType gradient_type = ElementType::fp32;
-  bool differentiated = false;  // small enough for central differences in double
+  bool differentiated = false;               // small enough for central differences in double
+  std::vector<std::int64_t> documents = {};  // of packed rows: their lengths, over and over; the last of a row is cut
 };
+
+/// Ids of the vocabulary, and of packed rows labels, of which some are ignored, and document starts.
+PackedRows case_rows(const KernelCase& c);
 
 const std::vector<KernelCase>& kernel_cases();
 
@@ -44,7 +49,7 @@ struct CaseOp {
 /// Every op that a schedule can have: each pass of each kind at each keep level, with and without what is optional.
 std::vector<CaseOp> case_ops();
 
-/// An op bound to memory of its own: all zero but for tokens of the vocabulary and weights of 1.
+/// An op bound to memory of its own: all zero but for the case's rows and weights of 1.
 class BoundCase {
  public:
   BoundCase(const KernelCase& c, const CaseOp& op);
@@ -57,6 +62,8 @@ class BoundCase {
   const CaseOp op_;
   const Model model_;
   TemplateBinding binding_;
+  PackedRows rows_;
+  double trained_tokens_ = 0;
   std::vector<std::vector<std::byte>> memory_;
 };
 

@@ -10,12 +10,26 @@
 namespace penstock::exec {
 namespace {
 
-/// One shape with random q, k, v and gradient, and room for the results; results start as NaN.
+/// One shape with random q, k, v and gradient, and room for the results; results start as NaN. `documents`: of packed
+/// rows, lengths over and over, the last of a row is cut.
 struct Problem {
   AttentionSpec shape;
   DeviceMemory qkv, context, lse, d_context, d_qkv, workspace;
+  std::vector<std::int32_t> document_starts;
+  DeviceMemory starts_memory;
 
-  Problem(const AttentionSpec& s, std::int64_t workspace_bytes) : shape(s), workspace(workspace_bytes) {
+  Problem(const AttentionSpec& s, std::int64_t workspace_bytes, const std::vector<int>& documents = {})
+      : shape(s), workspace(workspace_bytes) {
+    std::size_t next = 0;
+    for (std::int64_t row = 0; row < s.sequences && !documents.empty(); ++row)
+      for (std::int64_t place = 0, start = 0, left = 0; place < s.length; ++place) {
+        if (left-- == 0) {
+          start = place;
+          left = documents[next++ % documents.size()] - 1;
+        }
+        document_starts.push_back(static_cast<std::int32_t>(start));
+      }
+    starts_memory = to_device(document_starts);
     qkv = to_device(random_bf16("qkv", s.tokens() * s.columns(), 0, 1));
     d_context = to_device(random_bf16("d_context", context_size(), 0, 1));
     context = DeviceMemory(context_size() * 2);
@@ -25,15 +39,17 @@ struct Problem {
   }
   std::int64_t context_size() const { return shape.tokens() * shape.heads * shape.head_dim; }
   LibraryWorkspace library() const { return {workspace.data(), workspace.bytes()}; }
+  const std::int32_t* starts() const { return document_starts.empty() ? nullptr : starts_memory.as<std::int32_t>(); }
   AttentionBackward tensors() const {
-    return {qkv.as<std::uint16_t>(), context.as<std::uint16_t>(), lse.as<float>(), d_context.as<std::uint16_t>(),
-            d_qkv.as<std::uint16_t>()};
+    return {starts(),        qkv.as<std::uint16_t>(),       context.as<std::uint16_t>(),
+            lse.as<float>(), d_context.as<std::uint16_t>(), d_qkv.as<std::uint16_t>()};
   }
   void poison() {
     for (DeviceMemory* memory : {&context, &lse, &d_qkv}) memory->fill(0xFF);
   }
   void plain_forward() {
-    plain_attention_forward(shape, qkv.as<std::uint16_t>(), context.as<std::uint16_t>(), lse.as<float>(), nullptr);
+    plain_attention_forward(shape, starts(), qkv.as<std::uint16_t>(), context.as<std::uint16_t>(), lse.as<float>(),
+                            nullptr);
   }
   std::vector<std::uint16_t> context_values() const { return to_host<std::uint16_t>(context, context_size()); }
   std::vector<float> lse_values() const { return to_host<float>(lse, lse.bytes() / 4); }
@@ -80,7 +96,7 @@ TEST_P(AttentionShapes, LibraryAgreesWithPlainKernelsAndRepeatsItsBits) {
   const auto gradient = problem.gradient_values();
   problem.poison();
 
-  attention.forward(shape, problem.qkv.as<std::uint16_t>(), problem.context.as<std::uint16_t>(),
+  attention.forward(shape, problem.starts(), problem.qkv.as<std::uint16_t>(), problem.context.as<std::uint16_t>(),
                     problem.lse.as<float>(), problem.library(), nullptr);
   const auto first_context = problem.context_values();
   EXPECT_LT(relative_error(first_context, context), 5e-3);  // one rounding to bf16 of context, one of the weights
@@ -112,8 +128,8 @@ TEST_P(AttentionShapes, TilesAgreeWithPlainKernelsAndRepeatTheirBits) {
   std::vector<std::uint16_t> first_context, first_gradient;
   for (int turn = 0; turn < 2; ++turn) {
     problem.poison();
-    tiled_attention_forward(shape, problem.qkv.as<std::uint16_t>(), problem.context.as<std::uint16_t>(),
-                            problem.lse.as<float>(), nullptr);
+    tiled_attention_forward(shape, problem.starts(), problem.qkv.as<std::uint16_t>(),
+                            problem.context.as<std::uint16_t>(), problem.lse.as<float>(), nullptr);
     tiled_attention_backward(shape, problem.tensors(), nullptr);
     if (turn == 0) {
       first_context = problem.context_values();
@@ -141,11 +157,74 @@ TEST_P(AttentionShapes, UnorderedBackwardAgreesToo) {
   EXPECT_LT(relative_error(problem.gradient_values(), gradient), 1e-2);
 }
 
+using PackedAttention = GpuTest;
+
+/// Documents that end with a tile, in it, that are one token or many tiles long, several rows of others.
+TEST_F(PackedAttention, TilesAndLibraryAgreeWithPlainKernelsAndRepeatTheirBits) {
+  const std::vector<std::vector<int>> documents{{64}, {1}, {50, 1, 70, 64, 13}, {500, 129, 300}, {63, 65, 128}, {9999}};
+  for (const AttentionSpec& shape : {AttentionSpec{2, 300, 4, 2, 64}, AttentionSpec{3, 1000, 7, 1, 128},
+                                     AttentionSpec{1, 4096, 4, 2, 128}, AttentionSpec{2, 191, 3, 3, 40}})
+    for (const std::vector<int>& lengths : documents) {
+      Problem problem(shape, 256, lengths);
+      problem.plain_forward();
+      const auto context = problem.context_values();
+      const auto lse = problem.lse_values();
+      plain_attention_backward(shape, problem.tensors(), nullptr);
+      const auto gradient = problem.gradient_values();
+      Attention attention;
+      std::vector<std::uint16_t> first_context, first_gradient;
+      for (int turn = 0; turn < 2; ++turn) {
+        problem.poison();
+        attention.forward(shape, problem.starts(), problem.qkv.as<std::uint16_t>(), problem.context.as<std::uint16_t>(),
+                          problem.lse.as<float>(), problem.library(), nullptr);
+        attention.backward(shape, problem.tensors(), {1, 1, 0}, true, problem.library(), nullptr);
+        if (turn > 0) continue;
+        first_context = problem.context_values();
+        first_gradient = problem.gradient_values();
+        const std::string where = std::to_string(shape.length) + " in documents of " + std::to_string(lengths[0]);
+        EXPECT_LT(relative_error(first_context, context), 5e-3) << where;
+        EXPECT_LT(relative_error(problem.lse_values(), lse), 1e-4) << where;
+        EXPECT_LT(relative_error(first_gradient, gradient), 1e-2) << where;
+      }
+      EXPECT_EQ(problem.context_values(), first_context);
+      EXPECT_EQ(problem.gradient_values(), first_gradient);
+    }
+}
+
+/// Rows that are one document are whole rows, to the bit.
+TEST_F(PackedAttention, OfOneDocumentIsThatOfTheRow) {
+  const AttentionSpec shape{2, 777, 4, 2, 128};
+  Problem whole(shape, 256), packed(shape, 256, {777});
+  for (Problem* problem : {&whole, &packed}) {
+    tiled_attention_forward(shape, problem->starts(), problem->qkv.as<std::uint16_t>(),
+                            problem->context.as<std::uint16_t>(), problem->lse.as<float>(), nullptr);
+    tiled_attention_backward(shape, problem->tensors(), nullptr);
+  }
+  EXPECT_EQ(packed.context_values(), whole.context_values());
+  EXPECT_EQ(packed.gradient_values(), whole.gradient_values());
+}
+
+/// A document's results do not depend on what else is in the row, where it begins a tile.
+TEST_F(PackedAttention, OfADocumentIsItsOwn) {
+  const AttentionSpec shape{1, 512, 2, 1, 64}, alone{1, 200, 2, 1, 64};
+  Problem row(shape, 256, {128, 200, 100}), document(alone, 256, {200});
+  const auto qkv = to_host<std::uint16_t>(row.qkv, shape.tokens() * shape.columns());
+  document.qkv =
+      to_device(std::vector<std::uint16_t>(qkv.begin() + 128 * shape.columns(), qkv.begin() + 328 * shape.columns()));
+  for (Problem* problem : {&row, &document})
+    tiled_attention_forward(problem->shape, problem->starts(), problem->qkv.as<std::uint16_t>(),
+                            problem->context.as<std::uint16_t>(), problem->lse.as<float>(), nullptr);
+  const auto context = row.context_values();
+  const std::vector<std::uint16_t> part(context.begin() + 128 * shape.context_columns(),
+                                        context.begin() + 328 * shape.context_columns());
+  EXPECT_LT(relative_error(document.context_values(), part), 1e-6);
+}
+
 using PlainAttention = GpuTest;
 
-TEST_F(PlainAttention, MatchesTheFormulaInDoubles) {
+void expect_formula(const std::vector<int>& documents) {
   const AttentionSpec shape{2, 150, 4, 2, 20};
-  Problem problem(shape, 256);
+  Problem problem(shape, 256, documents);
   problem.plain_forward();
   const auto qkv = to_host<std::uint16_t>(problem.qkv, shape.tokens() * shape.columns());
   const auto at = [&](std::int64_t s, std::int64_t t, std::int64_t head, std::int64_t c) {
@@ -158,7 +237,9 @@ TEST_F(PlainAttention, MatchesTheFormulaInDoubles) {
       for (std::int64_t h = 0; h < shape.heads; ++h) {
         std::vector<double> sums(static_cast<std::size_t>(shape.head_dim));
         double denominator = 0;
-        for (std::int64_t key = 0; key <= t; ++key) {
+        const std::int64_t first =
+            documents.empty() ? 0 : problem.document_starts[static_cast<std::size_t>(s * shape.length + t)];
+        for (std::int64_t key = first; key <= t; ++key) {
           double score = 0;
           for (std::int64_t c = 0; c < shape.head_dim; ++c)
             score += at(s, t, h, c) * at(s, key, shape.heads + h / 2, c);
@@ -173,6 +254,9 @@ TEST_F(PlainAttention, MatchesTheFormulaInDoubles) {
   for (const std::uint16_t value : problem.context_values()) actual.push_back(value_of(value));
   EXPECT_LT(relative_error(actual, context), 3e-3);  // one rounding to bf16: at most 2^-9 per element
 }
+
+TEST_F(PlainAttention, MatchesTheFormulaInDoubles) { expect_formula({}); }
+TEST_F(PlainAttention, OfDocumentsMatchesTheFormulaInDoubles) { expect_formula({37, 1, 60, 5}); }
 
 TEST_F(PlainAttention, WorkspaceTooSmallIsSaidInWords) {
   if (std::string(Attention::name()) == "own") GTEST_SKIP() << "built without cuDNN";

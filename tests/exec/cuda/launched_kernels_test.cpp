@@ -27,7 +27,8 @@ std::vector<MatmulChoice> Matmul::choices() const { return {}; }
 struct Attention::Plans {};
 Attention::Attention() = default;
 Attention::~Attention() = default;
-void Attention::forward(const AttentionSpec&, const std::uint16_t*, std::uint16_t*, float*, LibraryWorkspace, Stream) {}
+void Attention::forward(const AttentionSpec&, const std::int32_t*, const std::uint16_t*, std::uint16_t*, float*,
+                        LibraryWorkspace, Stream) {}
 void Attention::backward(const AttentionSpec&, const AttentionBackward&, const AttentionPiece&, bool, LibraryWorkspace,
                          Stream) {}
 
@@ -54,8 +55,8 @@ void embedding_forward(const std::int32_t*, const std::uint16_t*, std::uint16_t*
 void embedding_backward(const std::int32_t*, const std::uint16_t*, GradientTarget, std::int32_t*, float*, BatchShape,
                         std::int64_t, std::int64_t, Stream) {}
 void embedding_gradient_zero(GradientTarget, std::int64_t, std::int64_t, Stream) {}
-void loss_rows(std::uint16_t*, const std::int32_t*, float*, std::int64_t, std::int64_t, std::int64_t, std::int64_t,
-               float, Stream) {}
+void loss_rows(std::uint16_t*, const Targets&, float*, std::int64_t, std::int64_t, std::int64_t, const LossScale&,
+               Stream) {}
 void loss_sum(const float*, std::int64_t, double*, Stream) {}
 
 namespace {

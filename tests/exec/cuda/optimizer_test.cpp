@@ -183,8 +183,8 @@ TEST_F(NormCuda, StepScalarsGiveTheBitsOfTheHost) {
   for (std::size_t i = 0; i < partials.size(); ++i) places.push_back(device.as<double>() + i);
   DeviceMemory out(sizeof(StepScalars));
   const AdamHyper hyper;
-  step_scalars_cuda(make_step_scalars(hyper, 5, 0, true), hyper.max_norm, places.data(), 4, out.as<StepScalars>(),
-                    nullptr);
+  step_scalars_cuda(make_step_scalars(hyper, 5, 0, true), hyper.max_norm, places.data(), 4, nullptr,
+                    out.as<StepScalars>(), nullptr);
   const StepScalars expected = make_step_scalars(hyper, 5, total, true);
   const auto actual = to_host<StepScalars>(out, 1).front();
   EXPECT_EQ(std::memcmp(&actual, &expected, sizeof expected), 0);

@@ -103,9 +103,10 @@ class OpUnderTest {
     tied_weights = layer_weights(model_, 0);
     input = random_bf16("input", elements_, 0, 1);
     output_gradient = random_bf16("output gradient", elements_, 0, 1);
-    for (std::int64_t i = 0; i < c.batch.sequences * (c.batch.sequence_length + 1); ++i)
-      tokens.push_back(static_cast<std::int32_t>(
-          random_below(7, static_cast<std::uint64_t>(i), 1 + static_cast<std::uint64_t>(c.config.vocabulary) / 2)));
+    rows_ = case_rows(c);
+    tokens = rows_.tokens;
+    trained_tokens_ = static_cast<double>(rows_.trained);
+    for (std::int32_t& id : tokens) id %= static_cast<std::int32_t>(1 + c.config.vocabulary / 2);  // some more often
     kept.resize(static_cast<std::size_t>(kept_region(model_, kind, c.batch, binding_.layout).bytes / 2));
     recomputed.resize(static_cast<std::size_t>(recomputed_region(model_, kind, c.batch, binding_.layout).bytes / 2));
     gradient_elements_ = model_.layers.at(static_cast<std::size_t>(index)).gradient_elements;
@@ -129,6 +130,7 @@ class OpUnderTest {
     bind(b, weights.data(), tied_weights.data(), tokens.data(), input.data(), result.output.data(),
          reinterpret_cast<std::byte*>(result.kept.data()), reinterpret_cast<std::byte*>(result.recomputed.data()),
          workspace.data(), output_gradient.data(), result.input_gradient.data(), gradient.data(), &result.loss);
+    bind_packed(b, rows_.labels.data(), rows_.document_starts.data(), &trained_tokens_);
     run_template_host(b);
     result.gradient = widened(gradient, b.gradient_type);
     return result;
@@ -158,6 +160,9 @@ class OpUnderTest {
     bind(b, d_weights.as<std::uint16_t>(), d_tied.as<std::uint16_t>(), d_tokens.as<std::int32_t>(),
          d_input.as<std::uint16_t>(), out, d_kept.data(), d_recomputed.data(), workspace.data(),
          d_output_gradient.as<std::uint16_t>(), d_in, gradient.data(), loss.as<double>());
+    const DeviceMemory d_labels = to_device(rows_.labels), d_starts = to_device(rows_.document_starts);
+    const DeviceMemory d_trained = to_device(std::vector<double>{trained_tokens_});
+    bind_packed(b, d_labels.as<std::int32_t>(), d_starts.as<std::int32_t>(), d_trained.as<double>());
     for (int run = 0; run < runs; ++run) {
       b.accumulates = run > 0;
       templates.run(b, nullptr);
@@ -204,8 +209,18 @@ class OpUnderTest {
     if (head) b.set(TemplateOperand::loss, loss);
   }
 
+  void bind_packed(TemplateBinding& b, const std::int32_t* labels, const std::int32_t* starts,
+                   const double* trained_tokens) const {
+    if (b.batch.kind != BatchKind::packed) return;
+    b.set(TemplateOperand::labels, labels);
+    b.set(TemplateOperand::document_starts, starts);
+    b.set(TemplateOperand::trained_tokens, trained_tokens);
+  }
+
   Model model_;
   TemplateBinding binding_;
+  PackedRows rows_;
+  double trained_tokens_ = 0;
   std::int64_t elements_ = 0, gradient_elements_ = 0;
 };
 

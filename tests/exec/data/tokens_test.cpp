@@ -21,7 +21,7 @@ DataText text_of(std::string bytes, std::string place = "data") { return {std::m
 
 std::vector<std::int32_t> filled(const TokenSource& source, std::int64_t step, std::size_t count) {
   std::vector<std::int32_t> tokens(count, -1);
-  source.fill(step, tokens.data());
+  source.fill(step, {tokens.data()});
   return tokens;
 }
 
@@ -185,17 +185,44 @@ TEST(Tokens, OfAFileAreThoseOfATextWithTheSameIds) {
   EXPECT_EQ(filled(*from_file, 7, 4 * 17), filled(*byte_tokens(text_of(text), shape, 3), 7, 4 * 17));
 }
 
-TEST(Tokens, OfAFileAreRefusedWhereMasksOrDocumentsWouldBeIgnored) {
+TEST(Tokens, OfAFileAreRefusedWhereTheyAreTooFewOrOfAnotherModel) {
   const TemporaryFolder folder;
   const auto text = [&](const std::vector<TestDocument>& documents, const TokenShape& shape) {
     return error_text(
         [&] { file_tokens(folder.write("f", token_file_bytes(documents, 9)), TokenFormat::penstock, shape, 1); });
   };
   EXPECT_EQ(text({{{1, 2, 3}, {}}}, {1, 2, 9}), "");
-  EXPECT_MENTIONS(text({{{1, 2}, {}}, {{3, 4}, {}}}, {1, 2, 9}), "has 2 documents and trains on 2 of 4 tokens");
-  EXPECT_MENTIONS(text({{{1, 2, 3}, {false, false, true}}}, {1, 2, 9}), "has 1 documents and trains on 1 of 3 tokens");
   EXPECT_MENTIONS(text({{{1, 2, 3}, {}}}, {1, 3, 9}), "need 4 tokens, there are 3");
   EXPECT_MENTIONS(text({{{1, 2, 3}, {}}}, {1, 2, 10}), "the model's has 10");
+  EXPECT_MENTIONS(text({{{1, 2, 3, 4}, {}}, {{5, 6}, {}}}, {1, 2, 9}), "has 4 tokens, a row of 2 holds 3");
+}
+
+TEST(Tokens, OfAFileWithDocumentsOrMasksArePackedRows) {
+  const TemporaryFolder folder;
+  const auto open = [&](const std::vector<TestDocument>& documents) {
+    return file_tokens(folder.write("f", token_file_bytes(documents, 9)), TokenFormat::penstock, {2, 5, 9}, 1);
+  };
+  EXPECT_EQ(open({{{1, 2, 3, 4, 5, 6}, {}}})->rows(), BatchKind::windows);
+  EXPECT_EQ(open({{{1, 2, 3}, {false, false, true}}})->rows(), BatchKind::packed);
+  const auto source = open({{{1, 2, 3, 4}, {false, true, false, true}}, {{5, 6, 7}, {}}, {{8, 5}, {}}});
+  ASSERT_EQ(source->rows(), BatchKind::packed);
+  std::vector<std::int32_t> tokens(10, -1), labels(10, -1), starts(10, -1);
+  source->fill(1, {tokens.data(), labels.data(), starts.data()});
+  // Rows of 5 hold documents of 3 and 2 places, and one alone; which comes first the seed decides.
+  const std::size_t full = tokens[3] == 0 ? 5 : 0, other = 5 - full;
+  const auto part = [](const std::vector<std::int32_t>& all, std::size_t from) {
+    return std::vector<std::int32_t>(all.begin() + static_cast<long>(from), all.begin() + static_cast<long>(from) + 5);
+  };
+  EXPECT_EQ(part(tokens, full), (std::vector<std::int32_t>{1, 2, 3, 5, 6}));
+  EXPECT_EQ(part(labels, full), (std::vector<std::int32_t>{2, -100, 4, 6, 7}));
+  EXPECT_EQ(part(starts, full), (std::vector<std::int32_t>{0, 0, 0, 3, 3}));
+  EXPECT_EQ(part(tokens, other), (std::vector<std::int32_t>{8, 0, 0, 0, 0}));
+  EXPECT_EQ(part(labels, other), (std::vector<std::int32_t>{5, -100, -100, -100, -100}));
+  EXPECT_EQ(part(starts, other), (std::vector<std::int32_t>{0, 1, 1, 1, 1}));
+  EXPECT_DOUBLE_EQ(source->squared_lengths(), (9 + 4 + 1 + 16) / 2.0);
+  EXPECT_EQ(source->describe(), (folder.path() / "f").string() +
+                                    " (9 tokens in 3 documents, tokenizer of test), packed into 2 rows, 60.0 % full, 5 "
+                                    "tokens trained on");
 }
 
 TEST(RandomNumbers, NormalsHaveMeanZeroAndVarianceOne) {

@@ -64,8 +64,10 @@ TEST(HostKernels, GradientsAgreeWithCentralDifferences) {
     if (!c.differentiated) continue;
     const Model model = make_model(c.config);
     auto weights = tiny_weights(model);
-    const auto tokens = tiny_tokens(model, c.batch);
-    const double scale = 1.0 / static_cast<double>(c.batch.tokens());
+    const bool packed = c.batch.kind == BatchKind::packed;
+    const PackedRows rows = case_rows(c);
+    const TinyRows tokens = packed ? TinyRows(rows) : TinyRows(tiny_tokens(model, c.batch));
+    const double scale = 1.0 / static_cast<double>(packed ? rows.trained : c.batch.tokens());
     const bool chunks = mlp_recomputed_in_backward(c.batch, {Keep::input, c.chunking, 0});
     auto gradients = run_in_double(model, c.batch, c.chunking, weights, tokens, scale, chunks).gradients;
     if (c.config.tied_embeddings)

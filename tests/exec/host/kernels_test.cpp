@@ -79,7 +79,7 @@ TEST(Rotary, Llama3ScalingBoundsOfTheWavelengths) {
 TEST(Rotary, RotatesQueriesAndKeysByPosition) {
   const Model model = make_model(attention_config(1, 1, 2));
   Doubles qkv = {1, 0, 0, 1, 7, 8, 1, 0, 0, 1, 7, 8};  // two positions of q, k, v
-  rotate_queries_and_keys<DoubleStorage>(model, {1, 2}, nullptr, nullptr, qkv.data(), nullptr);
+  rotate_queries_and_keys<DoubleStorage>(model, {1, 2}, nullptr, nullptr, nullptr, qkv.data(), nullptr);
   const Doubles expected = {1, 0, 0, 1, 7, 8, std::cos(1.0), std::sin(1.0), -std::sin(1.0), std::cos(1.0), 7, 8};
   for (std::size_t i = 0; i < qkv.size(); ++i) EXPECT_NEAR(qkv[i], expected[i], kTiny) << i;
 }
@@ -88,7 +88,7 @@ TEST(Rotary, RotatesQueriesAndKeysByPosition) {
 TEST(Rotary, PositionsRestartWithEachSequence) {
   const Model model = make_model(attention_config(1, 1, 2));
   Doubles qkv = {1, 0, 0, 1, 7, 8, 1, 0, 0, 1, 7, 8};
-  rotate_queries_and_keys<DoubleStorage>(model, {2, 1}, nullptr, nullptr, qkv.data(), nullptr);
+  rotate_queries_and_keys<DoubleStorage>(model, {2, 1}, nullptr, nullptr, nullptr, qkv.data(), nullptr);
   EXPECT_EQ(qkv, (Doubles{1, 0, 0, 1, 7, 8, 1, 0, 0, 1, 7, 8}));
 }
 
@@ -100,7 +100,7 @@ TEST(Rotary, QkNormComesFirstAndLeavesWhatItRead) {
   const Model model = make_model(config);
   Doubles qkv = {3, 4, 6, 8, 5, 5}, raw(4);
   const Doubles q_norm = {2, 1}, k_norm = {1, 10};
-  rotate_queries_and_keys<DoubleStorage>(model, {1, 1}, q_norm.data(), k_norm.data(), qkv.data(), raw.data());
+  rotate_queries_and_keys<DoubleStorage>(model, {1, 1}, nullptr, q_norm.data(), k_norm.data(), qkv.data(), raw.data());
   EXPECT_EQ(raw, (Doubles{3, 4, 6, 8}));
   const double rms = std::sqrt(12.5);
   const Doubles expected = {6 / rms, 4 / rms, 3 / rms, 40 / rms, 5, 5};
@@ -137,7 +137,8 @@ TEST(Attention, IsCausalAndNormalised) {
   const Model model = make_model(attention_config(1, 1, 2));
   const Doubles qkv = {1, 1, 2, 0, 10, 20, 0, 0, 5, 5, 30, 60};  // q, k, v of two tokens
   Doubles context(4), lse(2);
-  attention_forward<DoubleStorage>(attention_spec(model.config, {1, 2}), qkv.data(), context.data(), lse.data());
+  attention_forward<DoubleStorage>(attention_spec(model.config, {1, 2}), nullptr, qkv.data(), context.data(),
+                                   lse.data());
   EXPECT_NEAR(context[0], 10, 1e-13);
   EXPECT_NEAR(context[1], 20, 1e-13);
   EXPECT_NEAR(context[2], 20, 1e-13);
@@ -155,7 +156,8 @@ TEST(Attention, GroupsOfQueriesShareAHead) {
   for (std::int64_t sequence = 0; sequence < 2; ++sequence)
     for (std::int64_t i = 0; i < 4; ++i)
       qkv[static_cast<std::size_t>(sequence * columns + 12 + i)] = static_cast<double>(10 * sequence + i);
-  attention_forward<DoubleStorage>(attention_spec(model.config, {2, 1}), qkv.data(), context.data(), lse.data());
+  attention_forward<DoubleStorage>(attention_spec(model.config, {2, 1}), nullptr, qkv.data(), context.data(),
+                                   lse.data());
   EXPECT_EQ(context, (Doubles{0, 1, 0, 1, 2, 3, 2, 3, 10, 11, 10, 11, 12, 13, 12, 13}));
 }
 
@@ -166,7 +168,7 @@ TEST(Attention, LargeScoresDoNotOverflow) {
   for (const float value : {1000.0f, 0.0f, 1000.0f, 0.0f, 1.0f, 2.0f, 1000.0f, 0.0f, 1.0f, 0.0f, 3.0f, 4.0f})
     qkv.push_back(round_to_bf16(value));
   std::vector<float> lse(2);
-  attention_forward<Bf16Storage>(attention_spec(model.config, {1, 2}), qkv.data(), context.data(), lse.data());
+  attention_forward<Bf16Storage>(attention_spec(model.config, {1, 2}), nullptr, qkv.data(), context.data(), lse.data());
   EXPECT_EQ(widen_bf16(context[2]), 1.0f);  // the second query sees the first key alone
   EXPECT_EQ(widen_bf16(context[3]), 2.0f);
   EXPECT_NEAR(lse[1], 1e6 / std::sqrt(2.0), 0.1);

@@ -35,9 +35,9 @@ class Templates : public testing::TestWithParam<NamedConfig> {
   const std::vector<std::int32_t> tokens_ = tiny_tokens(model_, kBatch);
 
   TemplateResult run(const TemplateRun& options, std::size_t micro_batches = 1) const {
-    std::vector<std::vector<std::int32_t>> all(micro_batches, tokens_);
+    std::vector<TinyRows> all(micro_batches, tokens_);
     for (std::size_t m = 1; m < all.size(); ++m)
-      std::rotate(all[m].begin(), all[m].begin() + static_cast<long>(m), all[m].end());
+      std::rotate(all[m].tokens.begin(), all[m].tokens.begin() + static_cast<long>(m), all[m].tokens.end());
     return run_templates(model_, kBatch, weights_, all, options);
   }
 };

@@ -56,13 +56,13 @@ struct LayerActivations {
 class DoublePass {
  public:
   DoublePass(const Model& model, BatchShape batch, const Chunking& chunking, const std::vector<Doubles>& weights,
-             const std::vector<std::int32_t>& tokens)
+             const TinyRows& rows)
       : model_(model),
         batch_(batch),
         mlp_rows_(chunking.mlp_tokens > 0 ? std::min(chunking.mlp_tokens, batch.tokens()) : batch.tokens()),
         loss_rows_(chunking.loss_tokens > 0 ? std::min(chunking.loss_tokens, batch.tokens()) : batch.tokens()),
         weights_(weights),
-        tokens_(tokens),
+        rows_(rows),
         saved_(model.layers.size()),
         boundary_(model.layers.size() + 1) {
     const std::int64_t t = batch.tokens(), wide = 2 * model.config.intermediate;
@@ -84,7 +84,7 @@ class DoublePass {
     const auto head = static_cast<std::size_t>(model_.head_index());
     boundary_[1] = doubles(batch_.tokens() * model_.config.hidden);
     OpMemory<DoubleStorage> embedding;
-    embedding.set(TemplateOperand::tokens, tokens_.data());
+    embedding.set(TemplateOperand::tokens, rows_.tokens.data());
     embedding.set(TemplateOperand::weights, weights_[0].data());
     embedding.set(TemplateOperand::output, boundary_[1].data());
     embedding_forward(model_, batch_, embedding);
@@ -111,7 +111,7 @@ class DoublePass {
     }
     DoubleSink sink(result.gradients[0]);
     OpMemory<DoubleStorage> op;
-    op.set(TemplateOperand::tokens, tokens_.data());
+    op.set(TemplateOperand::tokens, rows_.tokens.data());
     op.set(TemplateOperand::output_gradient, gradient_.data());
     op.gradient = &sink;
     embedding_backward(model_, batch_, op, true);
@@ -138,6 +138,7 @@ class DoublePass {
     op.set(Activation::d_normed, d_normed_.data());
     op.set(Activation::d_attention, d_attention_.data());
     op.set(Activation::d_qkv, d_qkv_.data());
+    op.set(TemplateOperand::document_starts, rows_.document_starts.data());
     return op;
   }
 
@@ -163,7 +164,8 @@ class DoublePass {
     op.chunk_rows = loss_rows_;
     op.set(TemplateOperand::weights, weights_[head].data());
     op.set(TemplateOperand::tied_weights, weights_[0].data());
-    op.set(TemplateOperand::tokens, tokens_.data());
+    op.set(TemplateOperand::tokens, rows_.tokens.data());
+    op.set(TemplateOperand::labels, rows_.labels.data());
     op.set(TemplateOperand::input, boundary_[head].data());
     op.set(Activation::normed, normed_.data());
     op.set(Activation::logits, logits_.data());
@@ -178,7 +180,7 @@ class DoublePass {
   const BatchShape batch_;
   const std::int64_t mlp_rows_, loss_rows_;
   const std::vector<Doubles>& weights_;
-  const std::vector<std::int32_t>& tokens_;
+  const TinyRows& rows_;
   std::vector<LayerActivations> saved_;
   std::vector<Doubles> boundary_;
   Doubles normed_, product_, d_product_, d_gate_up_, gate_up_chunk_, d_normed_, d_attention_, d_qkv_, logits_;
@@ -232,10 +234,11 @@ class TemplatePass {
     loss_.push_back({8, 0, 0xFF});
   }
 
-  void run(const std::vector<std::int32_t>& tokens, bool accumulates, TemplateResult& result) {
+  void run(const TinyRows& rows, bool accumulates, TemplateResult& result) {
     const int head = model_.head_index();
+    rows_ = &rows;
     TemplateBinding b = binding(0, Pass::forward);
-    b.set(TemplateOperand::tokens, tokens.data());
+    b.set(TemplateOperand::tokens, rows.tokens.data());
     b.set(TemplateOperand::output, boundary(1));
     run_template_host(b);
     for (int layer = 1; layer < head; ++layer) {
@@ -245,7 +248,7 @@ class TemplatePass {
       run_bound(b);
     }
     b = binding(head, Pass::loss);
-    b.set(TemplateOperand::tokens, tokens.data());
+    b.set(TemplateOperand::tokens, rows.tokens.data());
     b.set(TemplateOperand::input, boundary(head));
     b.set(TemplateOperand::input_gradient, gradient_[0].as<std::uint16_t>());
     b.accumulates = accumulates;
@@ -255,7 +258,7 @@ class TemplatePass {
     for (int layer = head - 1; layer >= 1; --layer) backward(layer, accumulates);
     result.input_gradient = gradient_[0].copy<std::uint16_t>();
     b = binding(0, Pass::backward);
-    b.set(TemplateOperand::tokens, tokens.data());
+    b.set(TemplateOperand::tokens, rows.tokens.data());
     b.set(TemplateOperand::output_gradient, gradient_[0].as<std::uint16_t>());
     b.accumulates = accumulates;
     run_bound(b);
@@ -285,6 +288,11 @@ class TemplatePass {
       b.set(TemplateOperand::tied_weights, weights_[0].as<std::uint16_t>());
     b.set(TemplateOperand::kept, kept_[index].get());
     b.set(TemplateOperand::gradient, gradients_[index].get());
+    if (batch_.kind == BatchKind::packed) {
+      b.set(TemplateOperand::labels, rows_->labels.data());
+      b.set(TemplateOperand::document_starts, rows_->document_starts.data());
+      b.set(TemplateOperand::trained_tokens, &options_.trained_tokens);
+    }
     b.gradient_type = options_.gradient_type;
     b.loss_scale = options_.loss_scale;
     return b;
@@ -323,6 +331,7 @@ class TemplatePass {
   const BatchShape batch_;
   const TemplateRun& options_;
   const LayoutOptions layout_;
+  const TinyRows* rows_ = nullptr;  // of the micro-batch that is run
   std::vector<ShiftedBytes> weights_, gradients_, boundary_, kept_, recomputed_, gradient_, loss_;
 };
 
@@ -382,20 +391,20 @@ std::vector<std::int32_t> tiny_tokens(const Model& model, BatchShape batch) {
 }
 
 WholeRun run_in_double(const Model& model, BatchShape batch, const Chunking& chunking,
-                       const std::vector<std::vector<double>>& weights, const std::vector<std::int32_t>& tokens,
-                       double loss_scale, bool gate_up_in_chunks) {
-  return DoublePass(model, batch, chunking, weights, tokens).run(loss_scale, gate_up_in_chunks);
+                       const std::vector<std::vector<double>>& weights, const TinyRows& rows, double loss_scale,
+                       bool gate_up_in_chunks) {
+  return DoublePass(model, batch, chunking, weights, rows).run(loss_scale, gate_up_in_chunks);
 }
 
 double loss_in_double(const Model& model, BatchShape batch, const Chunking& chunking,
-                      const std::vector<std::vector<double>>& weights, const std::vector<std::int32_t>& tokens) {
+                      const std::vector<std::vector<double>>& weights, const TinyRows& rows) {
   WholeRun result;
-  DoublePass(model, batch, chunking, weights, tokens).run_forward(1.0, result);
+  DoublePass(model, batch, chunking, weights, rows).run_forward(1.0, result);
   return result.loss;
 }
 
 TemplateResult run_templates(const Model& model, BatchShape batch, const std::vector<std::vector<double>>& weights,
-                             const std::vector<std::vector<std::int32_t>>& micro_batches, const TemplateRun& options) {
+                             const std::vector<TinyRows>& micro_batches, const TemplateRun& options) {
   TemplatePass pass(model, batch, weights, options);
   TemplateResult result;
   for (std::size_t m = 0; m < micro_batches.size(); ++m) pass.run(micro_batches[m], m > 0, result);

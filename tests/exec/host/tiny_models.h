@@ -4,9 +4,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "exec/runtime/binding.h"
+#include "shared/data/packing.h"
 #include "shared/model/activations.h"
 #include "shared/model/model.h"
 
@@ -16,6 +18,14 @@ namespace penstock::exec {
 ModelConfig tiny_llama();  // untied, llama3 frequency scaling
 ModelConfig tiny_qwen2();  // tied, qkv bias
 ModelConfig tiny_qwen3();  // QK norm, head_dim apart from hidden / heads
+
+/// The rows of a micro-batch; labels and document starts where they are packed.
+struct TinyRows {
+  std::vector<std::int32_t> tokens, labels, document_starts;
+
+  TinyRows(std::vector<std::int32_t> tokens_alone) : tokens(std::move(tokens_alone)) {}  // NOLINT: windows are tokens
+  TinyRows(const PackedRows& rows) : tokens(rows.tokens), labels(rows.labels), document_starts(rows.document_starts) {}
+};
 
 /// Weights per layer in flat order, padding zero, each exact in bf16; norm weights around 1.
 std::vector<std::vector<double>> tiny_weights(const Model& model);
@@ -30,12 +40,12 @@ struct WholeRun {
 /// Embedding, decoder layers and head through the kernels with DoubleStorage. `gate_up_in_chunks`: backward makes
 /// gate_up again, chunk by chunk.
 WholeRun run_in_double(const Model& model, BatchShape batch, const Chunking& chunking,
-                       const std::vector<std::vector<double>>& weights, const std::vector<std::int32_t>& tokens,
-                       double loss_scale, bool gate_up_in_chunks);
+                       const std::vector<std::vector<double>>& weights, const TinyRows& rows, double loss_scale,
+                       bool gate_up_in_chunks);
 
 /// The sum of token losses alone.
 double loss_in_double(const Model& model, BatchShape batch, const Chunking& chunking,
-                      const std::vector<std::vector<double>>& weights, const std::vector<std::int32_t>& tokens);
+                      const std::vector<std::vector<double>>& weights, const TinyRows& rows);
 
 /// How run_templates binds.
 struct TemplateRun {
@@ -45,6 +55,7 @@ struct TemplateRun {
   std::size_t shift_bytes = 0;   // every buffer starts this far behind an aligned address; a multiple of 4
   bool block_recompute = false;  // recompute also makes the layer's output again, and it is compared
   double loss_scale = 1.0;
+  double trained_tokens = 1.0;  // of packed rows, whose gradients are divided by it
 };
 
 struct TemplateResult {
@@ -57,7 +68,7 @@ struct TemplateResult {
 /// Forward, recompute where the keep level asks for it, loss and backward of all micro-batches, one after the other,
 /// gradients accumulating.
 TemplateResult run_templates(const Model& model, BatchShape batch, const std::vector<std::vector<double>>& weights,
-                             const std::vector<std::vector<std::int32_t>>& micro_batches, const TemplateRun& options);
+                             const std::vector<TinyRows>& micro_batches, const TemplateRun& options);
 
 std::vector<double> widened_gradient(const std::vector<std::byte>& gradient, ElementType type);
 

@@ -16,6 +16,7 @@ StepReport step(std::int64_t number, bool skipped, double loss = 1) {
   report.step = number;
   report.skipped = skipped;
   report.loss = loss;
+  report.trained_tokens = 8;
   return report;
 }
 
@@ -44,6 +45,17 @@ TEST(RunUpdates, SomeSkippedIsSaid) {
             "1 of 3 steps updated nothing, for their gradient norm was not finite; the first was step 2\n");
   const nlohmann::ordered_json json = updates_json(updates);
   EXPECT_EQ(json.dump(), R"({"applied":2,"skipped":1,"first_skipped":2})");
+}
+
+TEST(RunUpdates, StepsWithoutALabelAreSaidApart) {
+  std::vector<StepReport> reports{step(1, false), step(2, true, 0)};
+  reports[1].trained_tokens = 0;
+  const RunUpdates updates = count_updates(reports, true);
+  EXPECT_EQ(updates_text(updates),
+            "1 of 2 steps updated nothing, for none of their tokens is trained on; the first was step 2\n");
+  reports.erase(reports.begin());
+  EXPECT_EQ(failure(count_updates(reports, true)).find("none of the 1 steps updated anything: 1 of them had no token"),
+            0u);
 }
 
 TEST(RunUpdates, GoodAndEmptyRunsAreNone) {

@@ -48,7 +48,7 @@ TEST(Executor, FailureOfATemplateEndsTheRun) {
   BoundSchedule program = bind_schedule(run.schedule(), run.model(), run.training().memories());
   program.source.hyper = [](int) { return AdamHyper{}; };
   program.source.number = [](int step) { return step + 1; };
-  program.source.fill_tokens = [](int, std::int32_t*) {};
+  program.source.fill_rows = [](int, const StepRows&) {};
   // A template that lacks an operand: refused on a GPU lane's thread.
   for (BoundOp& op : program.ops)
     if (auto* binding = std::get_if<TemplateBinding>(&op.work)) binding->set(TemplateOperand::weights, nullptr);
@@ -61,9 +61,9 @@ TEST(Executor, FailureOfATemplateEndsTheRun) {
 class OneBadToken : public TokenSource {
  public:
   OneBadToken(std::int64_t step, std::int64_t place, std::int32_t id) : step_(step), place_(place), id_(id) {}
-  void fill(std::int64_t step, std::int32_t* tokens) const override {
-    std::fill(tokens, tokens + kSequences * kRow, 7);
-    if (step == step_) tokens[place_] = id_;
+  void fill(std::int64_t step, const StepRows& to) const override {
+    std::fill(to.tokens, to.tokens + kSequences * kRow, 7);
+    if (step == step_) to.tokens[place_] = id_;
   }
   std::string describe() const override { return "seven"; }
   std::string checksum() const override { return "seven"; }

@@ -1,0 +1,31 @@
+// Which queries and keys of a row see each other where it has documents: what the attention kernels skip whole tiles by.
+// `starts`: of one row, the place where each place's document begins, ascending, since documents lie one behind the
+// other. Whatever bytes lie there, as a rehearsal or an aborted run may find them, nothing outside the row is named.
+#pragma once
+
+#include <cstdint>
+
+#include "exec/numerics/host_device.h"
+
+namespace penstock::exec {
+
+/// The first key that a query sees; the last one is itself.
+PENSTOCK_HOST_DEVICE inline int first_key(const std::int32_t* starts, int query) {
+  const std::int32_t start = starts[query];
+  return start < 0 ? 0 : start > query ? query : start;
+}
+
+/// One behind the last query that sees a key; the first one is itself.
+PENSTOCK_HOST_DEVICE inline int end_of_queries(const std::int32_t* starts, int length, int key) {
+  int low = key + 1, high = length;
+  while (low < high) {
+    const int middle = low + (high - low) / 2;
+    if (first_key(starts, middle) > key)
+      high = middle;
+    else
+      low = middle + 1;
+  }
+  return low;
+}
+
+}  // namespace penstock::exec

@@ -1,0 +1,24 @@
+#include "shared/scenario/workload_data.h"
+
+#include <fmt/format.h>
+
+#include "shared/data/packing.h"
+#include "shared/error.h"
+
+namespace penstock {
+
+void take_rows_of_data(Scenario& scenario) {
+  const auto format = token_format(scenario.data);
+  if (!format)
+    throw InputError(fmt::format(
+        "{}: [workload] data: is no file of tokens as scripts/prepare or llm.c write them; of others rows are windows "
+        "of one text, which is what is assumed without the key",
+        scenario.data.string()));
+  const TokenFile file(scenario.data, *format, scenario.model.config.vocabulary);
+  if (!needs_packing(file)) return;
+  constexpr std::uint64_t kAnySeed = 0;  // lengths alone decide the rows' shapes
+  scenario.rows = BatchKind::packed;
+  scenario.squared_lengths = RowPacking(file, scenario.sequence_length, kAnySeed).report().squared_lengths;
+}
+
+}  // namespace penstock

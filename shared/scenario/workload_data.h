@@ -1,0 +1,12 @@
+// [workload] data: the file of tokens that a step's rows are made of, as far as it decides the schedule and its cost.
+#pragma once
+
+#include "shared/scenario/scenario.h"
+
+namespace penstock {
+
+/// Sets `rows` and `squared_lengths` by the file `scenario.data`, of which a run would train on the same rows. Throws
+/// InputError as TokenFile and RowPacking do, and if it is no file of tokens. REQUIRES: model and sequence length.
+void take_rows_of_data(Scenario& scenario);
+
+}  // namespace penstock
