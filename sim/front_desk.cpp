@@ -31,6 +31,8 @@ void require_same_workload(const Schedule& schedule, const Scenario& scenario, c
     differ("micro-batch", schedule.micro_batch.sequences, scenario.micro_batch);
   if (schedule.micro_batch.sequences * schedule.micro_batches != scenario.sequences)
     differ("sequences per step", schedule.micro_batch.sequences * schedule.micro_batches, scenario.sequences);
+  const auto rows = [](BatchKind kind) { return batch_kind_names()[static_cast<std::size_t>(kind)]; };
+  if (schedule.micro_batch.kind != scenario.rows) differ("rows", rows(schedule.micro_batch.kind), rows(scenario.rows));
 }
 
 }  // namespace

@@ -206,12 +206,10 @@ struct Documents {
   /// Of a query, or of the row's last one where there is none.
   __device__ int first_key(int query) const { return kDocuments ? exec::first_key(starts, min(query, length - 1)) : 0; }
   /// Of queries, the first tile of keys that one of them sees.
-  __device__ int first_tile(int tile) const { return first_key(tile * kRows) / kRows; }
+  __device__ int first_tile(int tile) const { return kDocuments ? first_key_tile(starts, tile, kRows) : 0; }
   /// Of keys, one behind the last tile of queries of which one sees one of them.
   __device__ int end_of_tiles(int tile) const {
-    const int queries =
-        kDocuments ? exec::end_of_queries(starts, length, min(tile * kRows + kRows, length) - 1) : length;
-    return (queries + kRows - 1) / kRows;
+    return kDocuments ? end_of_query_tiles(starts, length, tile, kRows) : (length + kRows - 1) / kRows;
   }
 };
 

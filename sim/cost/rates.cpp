@@ -149,21 +149,21 @@ KernelSeconds attention_seconds(const Gpu& gpu, const Kernel& kernel, double rat
   const auto flops_of = [&](const AttentionSpec& spec) {
     return (packed ? spec.tiled_flops() : spec.forward_flops()) * (backward ? kAttentionBackwardFlops : 1.0);
   };
+  const double flops = packed ? flops_of(kernel.attention) : kernel.flops;
   if (nearest == nullptr && packed && !gpu.attentions.empty())
     throw InputError(
         fmt::format("nobody has timed the kernel \"{}\" on {}: calibrate with a scenario whose workload "
                     "has such rows ([workload] data)",
                     kernel.name(), gpu.name.empty() ? "this machine" : gpu.name));
   if (nearest == nullptr) {
-    const double flops_per_second =
-        !gpu.attention.by_head_dim.empty()
-            ? attention_rate(gpu, kernel)
-            : rate * (backward ? gpu.attention_backward_efficiency : gpu.attention_forward_efficiency);
     const double share = packed && !gpu.is_host ? kPackedAttentionShare : 1.0;
-    const double seconds = flops_of(kernel.attention) / (flops_per_second * share);
+    const double library = !gpu.attention.by_head_dim.empty() ? attention_rate(gpu, kernel)
+                                                              : rate * (backward ? gpu.attention_backward_efficiency
+                                                                                 : gpu.attention_forward_efficiency);
+    const double seconds = flops / (library * share);
     return {seconds, seconds};
   }
-  const double scale = flops_of(kernel.attention) / flops_of(spec_of(*nearest));
+  const double scale = flops / flops_of(spec_of(*nearest));
   const double burst = backward ? nearest->backward_seconds : nearest->forward_seconds;
   const double sustained = backward ? nearest->backward_sustained_seconds : nearest->forward_sustained_seconds;
   return {burst * scale, (sustained > 0 ? sustained : burst) * scale};

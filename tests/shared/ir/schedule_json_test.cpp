@@ -207,8 +207,12 @@ TEST(ScheduleJson, WritesAndReadsFiles) {
 }
 
 TEST(ScheduleJson, RefusesOtherVersionsAndUnknownFields) {
-  expect_error("penstock-schedule/1", "penstock-schedule/2",
-               "x.json.format: this program reads \"penstock-schedule/1\", found \"penstock-schedule/2\"");
+  expect_error("penstock-schedule/1", "penstock-schedule/3",
+               "x.json.format: this program reads \"penstock-schedule/1\" and \"penstock-schedule/2\", found "
+               "\"penstock-schedule/3\"");
+  expect_error("penstock-schedule/1", "penstock-schedule/2", "x.json.micro_batch.rows: is missing");
+  expect_error("\"sequence_length\":", "\"rows\": \"packed\", \"sequence_length\":",
+               "x.json.micro_batch.rows: is not a key that belongs here");
   expect_error("\"policy\":", "\"polcy\":", "x.json.policy: is missing");
   expect_error("\"policy\":", "\"extra\": 1, \"policy\":", "x.json.extra: is not a key that belongs here");
   expect_error("\"name\": \"forward 0 #0\"", "\"name\": \"forward 0 #0\", \"bursts\": []",
@@ -296,7 +300,8 @@ TEST(ScheduleJson, RefusesAKeyThatStandsTwiceAndAListThatIsNone) {
 // A file of another kind is called one, whatever its lists hold.
 TEST(ScheduleJson, SaysFirstThatAFileIsOfAnotherKind) {
   EXPECT_EQ(error_of(R"({"format": "penstock-timeline/1", "ops": [[0, 0, 0, 1]]})"),
-            "x.json.format: this program reads \"penstock-schedule/1\", found \"penstock-timeline/1\"");
+            "x.json.format: this program reads \"penstock-schedule/1\" and \"penstock-schedule/2\", found "
+            "\"penstock-timeline/1\"");
 }
 
 // Cut anywhere, a file is refused, never read as something smaller.

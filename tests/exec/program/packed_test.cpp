@@ -1,0 +1,99 @@
+// Files of tokens with documents and masks, trained on in packed rows.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "shared/random.h"
+#include "tests/exec/program/program_fixture.h"
+#include "tests/shared/data/token_file_bytes.h"
+#include "tests/shared/error_text.h"
+
+namespace penstock::exec {
+namespace {
+
+class PackedProgramTest : public ProgramTest {
+ protected:
+  PackedProgramTest() {
+    // Seven rows of 32 or so: an epoch ends within the second step of four.
+    std::vector<TestDocument> documents;
+    for (std::uint64_t d = 0; d < 20; ++d) {
+      TestDocument document;
+      for (std::uint64_t i = 0; i < 3 + random_below(1, d, 18); ++i) {
+        document.tokens.push_back(static_cast<std::uint32_t>(random_below(2, 100 * d + i, 256)));
+        document.trained.push_back(i > 1 + d % 2);
+      }
+      documents.push_back(document);
+    }
+    vocabulary_ = nlohmann::json::parse(file_text(folder_.path() / "model.json"))["vocab_size"];
+    folder_.write("chats.tok", token_file_bytes(documents, vocabulary_));
+  }
+  std::string states(const char* folder) const {
+    return file_text(folder_.path() / folder / "model.safetensors") +
+           file_text(folder_.path() / folder / "optimizer.safetensors");
+  }
+
+  std::uint32_t vocabulary_ = 0;
+};
+
+TEST_F(PackedProgramTest, IsSaidAndTrained) {
+  const nlohmann::json result = json("run s.toml --set run.data=chats.tok --json");
+  const std::string data = result["data"]["description"];
+  EXPECT_MENTIONS(data, "tokens in 20 documents");
+  EXPECT_MENTIONS(data, "packed into ");
+  EXPECT_EQ(result["tokens_per_step"], 4 * 32);
+  EXPECT_EQ(result["updates"]["skipped"], 0);
+  // The workload's data is the run's where nothing else is said: the scenario says "random".
+  expect_error("run s.toml --set workload.data=chats.tok", 2, "leave the other out");
+  folder_.write("t.toml", file_text(folder_.path() / "s.toml").replace(
+                              file_text(folder_.path() / "s.toml").find("data = "), 15, ""));
+  const nlohmann::json same = json("run t.toml --set workload.data=chats.tok --json");
+  EXPECT_EQ(same["steps"][3]["loss"], result["steps"][3]["loss"]);
+  EXPECT_EQ(same["schedule"], result["schedule"]);
+}
+
+/// Seven rows or so make an epoch, so that the third step of four rows begins in the second one.
+TEST_F(PackedProgramTest, ResumesInTheMiddleOfAnEpochToTheSameBits) {
+  const std::string with = " --set run.data=chats.tok --json";
+  json("run s.toml --steps 5 --save whole" + with);
+  for (const char* steps : {"1", "2", "3"}) {
+    fs::remove_all(folder_.path() / "part");
+    const std::string rest = std::to_string(5 - std::stoi(steps));
+    json(std::string("run s.toml --steps ") + steps + " --save part" + with);
+    EXPECT_NE(states("part"), states("whole"));
+    json("run s.toml --steps " + rest + " --resume part --save part" + with);
+    EXPECT_EQ(states("part"), states("whole")) << steps;
+  }
+}
+
+TEST_F(PackedProgramTest, IsPredictedAndCompared) {
+  json("run s.toml --set run.data=chats.tok --compare cmp --set run.steps=5 --json");
+  EXPECT_MENTIONS(file_text(folder_.path() / "cmp/schedule.json").substr(0, 400), "penstock-schedule/2");
+  // A schedule of windows is for other data.
+  folder_.write("flat.tok", token_file_bytes({{std::vector<std::uint32_t>(200, 7), {}, LongDocument::split}}, vocabulary_));
+  expect_error("run s.toml --set run.data=flat.tok --schedule cmp/schedule.json", 2,
+               "the schedule is for rows packed, but s.toml has windows");
+  const nlohmann::json dumped = json("run s.toml --set run.data=chats.tok --dump d --steps 2 --json");
+  for (const char* file : {"tokens.i32", "labels.i32", "document_starts.i32"})
+    EXPECT_EQ(file_text(folder_.path() / "d" / file).size(), 2u * 4 * 32 * 4) << file;
+}
+
+TEST_F(PackedProgramTest, IsRefusedWhereItCannotBe) {
+  const auto refuse = [&](const std::vector<TestDocument>& documents, std::uint32_t vocabulary, const std::string& part) {
+    folder_.write("bad.tok", token_file_bytes(documents, vocabulary));
+    expect_error("run s.toml --set run.data=bad.tok", 2, part);
+  };
+  const std::vector<std::uint32_t> long_one(40, 5);
+  refuse({{{1, 2, 3}, {}}, {long_one, {}}}, vocabulary_, "has 40 tokens, a row of 32 holds 33");
+  refuse({{{1, 2, 3}, {}}, {{1, 2}, {}}}, vocabulary_ - 1, "the model's has");
+  expect_error("run s.toml --set workload.data=model.json", 2, "is no file of tokens");
+}
+
+TEST_F(PackedProgramTest, IsCalibrated) {
+  EXPECT_EQ(run("calibrate s.toml --set workload.data=chats.tok -o p.json").code, 0);
+  const nlohmann::json profile = nlohmann::json::parse(file_text(folder_.path() / "p.json"));
+  EXPECT_MENTIONS(profile.dump(), "squared_lengths");
+}
+
+}  // namespace
+}  // namespace penstock::exec
