@@ -74,18 +74,6 @@ std::string states_text(const RunSetup& setup) {
   return setup.weights.empty() ? "random numbers" : setup.weights;
 }
 
-/// What [run] says, or else [workload].
-fs::path data_of_run(const Scenario& scenario) {
-  const fs::path &of_run = scenario.run.data, &of_workload = scenario.data;
-  std::error_code ignored;
-  if (!of_run.empty() && !of_workload.empty() && !fs::equivalent(of_run, of_workload, ignored))
-    throw InputError(
-        fmt::format("{}: [workload] data is {}, and [run] data is {}: a run trains on one of them; leave the "
-                    "other out",
-                    scenario.path.string(), of_workload.string(), of_run.string()));
-  return of_run.empty() ? of_workload : of_run;
-}
-
 RunShape run_shape(const RunCommandOptions& options, const RunSetup& setup, int cores) {
   const Scenario& scenario = setup.scenario;
   RunShape shape;
@@ -131,7 +119,7 @@ RunSetup prepare_run(const RunCommandOptions& options, Scenario given, StatusLin
   if (!options.save.empty()) setup.save = open_saves(options.save, run.checkpoint);
   const TokenShape shape{scenario.sequences, scenario.sequence_length, scenario.model.config.vocabulary};
   status.update("reading the data");
-  setup.tokens = open_tokens(data_of_run(scenario), scenario.run.data_kind, scenario.path, shape, scenario.run.seed);
+  setup.tokens = open_tokens(scenario.run.data, scenario.run.data_kind, scenario.path, shape, scenario.run.seed);
   setup.scenario.rows = setup.tokens->rows();
   setup.scenario.squared_lengths = setup.tokens->squared_lengths();
   status.clear();

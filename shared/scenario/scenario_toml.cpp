@@ -228,11 +228,23 @@ class ScenarioReader {
     if (section.has("deterministic")) run.deterministic = section.boolean("deterministic");
     scenario_.machine.gpu.deterministic = run.deterministic;
     if (section.has("data")) run.data = path(section, "data");
+    take_data_of_workload(section);
     if (section.has("data_kind")) run.data_kind = kDataKinds[section.choice("data_kind", kDataKinds)];
     if (section.has("weights")) run.weights = path(section, "weights");
     if (section.has("link_h2d")) run.link_h2d_bytes_per_second = section.bandwidth("link_h2d");
     if (section.has("link_d2h")) run.link_d2h_bytes_per_second = section.bandwidth("link_d2h");
     section.finish();
+  }
+
+  /// What the workload is made of is trained on.
+  void take_data_of_workload(TomlSection& section) {
+    std::filesystem::path& of_run = scenario_.run.data;
+    if (of_run.empty()) of_run = scenario_.data;
+    std::error_code ignored;
+    if (!scenario_.data.empty() && !std::filesystem::equivalent(of_run, scenario_.data, ignored))
+      section.fail("data", fmt::format("stands beside [workload] data = {}, and a run trains on one of them; leave the "
+                                       "other out",
+                                       scenario_.data.string()));
   }
 
   void read_duration(TomlSection& section) {

@@ -13,6 +13,8 @@
 #include "exec/calibrate/stopwatch.h"
 #include "shared/ir/host_pass_names.h"
 #include "shared/model/kernels.h"
+#include "shared/scenario/workload_data.h"
+#include "tests/shared/data/token_file_bytes.h"
 #include "tests/shared/policy/small_models.h"
 #include "tests/shared/temporary_folder.h"
 
@@ -116,6 +118,23 @@ TEST(CalibrateHost, WritesWhatReadProfileAccepts) {
       for (const std::string& name :
            {finish_pass_name(sum, part), accumulate_pass_name(part, sum, true), accumulate_pass_name(part, sum, false)})
         EXPECT_TRUE(passes.contains(name)) << name;
+}
+
+TEST(CalibrateHost, TimesAttentionOnTheDocumentsOfTheWorkload) {
+  const TemporaryFolder folder;
+  Scenario scenario = tiny(small::llama());
+  std::vector<TestDocument> documents;
+  for (std::uint32_t d = 0; d < 40; ++d) documents.push_back({std::vector<std::uint32_t>(4 + d % 9, d), {}});
+  scenario.data = folder.write("data", token_file_bytes(documents, 256));
+  take_rows_of_data(scenario);
+  ASSERT_EQ(scenario.rows, BatchKind::packed);
+  const auto path = folder.path() / "p.json";
+  write_profile_file(calibrate_host(scenario, [](const std::string&, double) {}), path);
+  const std::vector<AttentionPoint> points = read_profile(path).gpu.attentions;
+  ASSERT_EQ(points.size(), 1u);
+  EXPECT_DOUBLE_EQ(points[0].squared_lengths, scenario.squared_lengths);
+  EXPECT_LT(points[0].squared_lengths, 32 * 32 / 2);
+  EXPECT_GT(points[0].backward_seconds, 0);
 }
 
 }  // namespace

@@ -45,8 +45,9 @@ TEST_F(PackedProgramTest, IsSaidAndTrained) {
   EXPECT_EQ(result["updates"]["skipped"], 0);
   // The workload's data is the run's where nothing else is said: the scenario says "random".
   expect_error("run s.toml --set workload.data=chats.tok", 2, "leave the other out");
-  folder_.write("t.toml", file_text(folder_.path() / "s.toml").replace(
-                              file_text(folder_.path() / "s.toml").find("data = "), 15, ""));
+  folder_.write(
+      "t.toml",
+      file_text(folder_.path() / "s.toml").replace(file_text(folder_.path() / "s.toml").find("data = "), 15, ""));
   const nlohmann::json same = json("run t.toml --set workload.data=chats.tok --json");
   EXPECT_EQ(same["steps"][3]["loss"], result["steps"][3]["loss"]);
   EXPECT_EQ(same["schedule"], result["schedule"]);
@@ -70,16 +71,19 @@ TEST_F(PackedProgramTest, IsPredictedAndCompared) {
   json("run s.toml --set run.data=chats.tok --compare cmp --set run.steps=5 --json");
   EXPECT_MENTIONS(file_text(folder_.path() / "cmp/schedule.json").substr(0, 400), "penstock-schedule/2");
   // A schedule of windows is for other data.
-  folder_.write("flat.tok", token_file_bytes({{std::vector<std::uint32_t>(200, 7), {}, LongDocument::split}}, vocabulary_));
+  folder_.write("flat.tok",
+                token_file_bytes({{std::vector<std::uint32_t>(200, 7), {}, LongDocument::split}}, vocabulary_));
   expect_error("run s.toml --set run.data=flat.tok --schedule cmp/schedule.json", 2,
                "the schedule is for rows packed, but s.toml has windows");
-  const nlohmann::json dumped = json("run s.toml --set run.data=chats.tok --dump d --steps 2 --json");
+  const nlohmann::json dumped =
+      json("run s.toml --set run.data=chats.tok --dump d --steps 2 --set policy.name=resident --json");
   for (const char* file : {"tokens.i32", "labels.i32", "document_starts.i32"})
     EXPECT_EQ(file_text(folder_.path() / "d" / file).size(), 2u * 4 * 32 * 4) << file;
 }
 
 TEST_F(PackedProgramTest, IsRefusedWhereItCannotBe) {
-  const auto refuse = [&](const std::vector<TestDocument>& documents, std::uint32_t vocabulary, const std::string& part) {
+  const auto refuse = [&](const std::vector<TestDocument>& documents, std::uint32_t vocabulary,
+                          const std::string& part) {
     folder_.write("bad.tok", token_file_bytes(documents, vocabulary));
     expect_error("run s.toml --set run.data=bad.tok", 2, part);
   };
@@ -87,12 +91,6 @@ TEST_F(PackedProgramTest, IsRefusedWhereItCannotBe) {
   refuse({{{1, 2, 3}, {}}, {long_one, {}}}, vocabulary_, "has 40 tokens, a row of 32 holds 33");
   refuse({{{1, 2, 3}, {}}, {{1, 2}, {}}}, vocabulary_ - 1, "the model's has");
   expect_error("run s.toml --set workload.data=model.json", 2, "is no file of tokens");
-}
-
-TEST_F(PackedProgramTest, IsCalibrated) {
-  EXPECT_EQ(run("calibrate s.toml --set workload.data=chats.tok -o p.json").code, 0);
-  const nlohmann::json profile = nlohmann::json::parse(file_text(folder_.path() / "p.json"));
-  EXPECT_MENTIONS(profile.dump(), "squared_lengths");
 }
 
 }  // namespace

@@ -70,6 +70,8 @@ TEST(Packing, PutsEachIntoTheFullestRowThatHasRoom) {
   const Packed packed(numbered({7, 5, 4, 8, 6}, LongDocument::refuse), 10);
   EXPECT_EQ(packed.packing.report().rows, 3);
   EXPECT_EQ(packed.packing.report().places, 25);
+  // 6 and 4, 7 and 3, 5 and what is behind it.
+  EXPECT_DOUBLE_EQ(packed.packing.report().squared_lengths, (36 + 16 + 49 + 9 + 25 + 25) / 3.0);
   EXPECT_EQ(packed.packing.report().trained_tokens, 25);
   EXPECT_EQ(sorted_rows(packed.step(1, 3), 10), (std::vector<List>{{0, 1, 2, 3, 4, 5, 100, 101, 102, 103},
                                                                    {300, 301, 302, 303, 304, 305, 306, 200, 201, 202},

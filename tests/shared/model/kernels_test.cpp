@@ -81,6 +81,19 @@ TEST(Kernels, SixTimesParametersTimesTokens) {
   EXPECT_DOUBLE_EQ(executed, model_flops(model, kBatch) + 3 * 0.5 * kAttention);
 }
 
+/// Documents of 20, 8 and 4 in rows of 32: 480 of 1024 squares.
+TEST(Kernels, PackedRowsAttendByDocument) {
+  const Model model = make_model(config());
+  const BatchShape batch{2, 32, BatchKind::packed, 480};
+  const auto forward = template_kernels(model, LayerKind::decoder, Pass::forward, batch, {Keep::input, {}, 0});
+  EXPECT_EQ(names(forward),
+            "input norm, qkv, rotary, packed attention, attention output, middle norm, gate_up, swiglu, down");
+  EXPECT_DOUBLE_EQ(kernel_flops(forward), 2.0 * kLayer * kTokens + kAttention * 480 / 1024);
+  const auto backward = template_kernels(model, LayerKind::decoder, Pass::backward, batch, {Keep::input, {}, 0});
+  EXPECT_DOUBLE_EQ(kernel_flops(backward), 4.0 * kLayer * kTokens + 2.5 * kAttention * 480 / 1024);
+  EXPECT_DOUBLE_EQ(model_flops(model, batch), 6.0 * (3 * kLayer + 16384) * kTokens + 3.0 * 3 * kAttention * 480 / 1024);
+}
+
 TEST(Kernels, TiedModelComputesItsProjectionAllTheSame) {
   ModelConfig tied = config();
   tied.tied_embeddings = true;

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/shared/error_text.h"
+
 namespace penstock::sim {
 namespace {
 
@@ -298,6 +300,38 @@ TEST(Attention, GoesByHeadDimensionLengthAndWhetherItIsDeterministic) {
   EXPECT_DOUBLE_EQ(burst(gpu, kernel), 1.6);  // a quarter of 2.5
   gpu.deterministic = false;
   EXPECT_DOUBLE_EQ(burst(gpu, kernel), 0.8);
+}
+
+/// Rows of 1000 whose documents' squared lengths add up to 100,000: a tenth of the square.
+Kernel packed_attention(KernelKind kind, std::int64_t sequences) {
+  Kernel kernel = attention(kind, sequences, 1000);
+  kernel.id = kind == KernelKind::attention_forward ? KernelId::packed_attention : KernelId::packed_attention_backward;
+  kernel.attention.rows = BatchKind::packed;
+  kernel.attention.squared_lengths = 1e5;
+  return kernel;
+}
+
+// Beside 2 x 8 x 64 x 1e5 = 1.024e8 FLOPs a row, 4 x 8 x 64 x 1000 x 64 = 1.31072e8 of tiles; at 0.4 of half of 1e9.
+TEST(PackedAttention, WithoutATableRunsAtAShareOfTheRate) {
+  EXPECT_DOUBLE_EQ(burst(plain_gpu(), packed_attention(KernelKind::attention_forward, 1)), 0.233472 / 0.2);
+  EXPECT_DOUBLE_EQ(burst(plain_gpu(), packed_attention(KernelKind::attention_backward, 1)), 2.5 * 0.233472 / 0.1);
+  Gpu host = plain_gpu();
+  host.is_host = true;  // whose kernel is the same for all rows
+  EXPECT_DOUBLE_EQ(burst(host, packed_attention(KernelKind::attention_forward, 1)), 0.233472 / 0.5);
+}
+
+// A point of rows with squares of 200,000: 2.048e8 and the same tiles.
+TEST(PackedAttention, ScalesPointsOfPackedRowsAlone) {
+  Gpu gpu = plain_gpu();
+  gpu.attentions = {{4, 1000, 8, 2, 64, 1.0, 3.0}, {4, 1000, 8, 2, 64, 0.5, 2.0, 0, 0, 2e5}};
+  EXPECT_DOUBLE_EQ(burst(gpu, packed_attention(KernelKind::attention_forward, 8)),
+                   0.5 * 2 * 0.233472 / (0.2048 + 0.131072));
+  EXPECT_DOUBLE_EQ(burst(gpu, packed_attention(KernelKind::attention_backward, 4)),
+                   2.0 * 0.233472 / (0.2048 + 0.131072));
+  EXPECT_DOUBLE_EQ(burst(gpu, attention(KernelKind::attention_forward, 4, 1000)), 1.0);
+  gpu.attentions.pop_back();
+  EXPECT_MENTIONS(error_text([&] { burst(gpu, packed_attention(KernelKind::attention_backward, 4)); }),
+                  "nobody has timed the kernel \"packed attention backward\"");
 }
 
 // 1e7 FLOPs at 1e9 per second, and 2 ms to fill and drain; 4e6 bytes at 0.8e12 per second likewise.
