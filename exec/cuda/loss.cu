@@ -1,7 +1,7 @@
 #include "exec/cuda/error.h"
 #include "exec/cuda/kernels.h"
 #include "exec/cuda/vectors.cuh"
-#include "shared/data/ignored_label.h"
+#include "shared/ignored_label.h"
 
 namespace penstock::exec {
 namespace {

@@ -5,8 +5,8 @@
 
 #include "exec/host/scratch.h"
 #include "exec/host/storage.h"
-#include "shared/data/ignored_label.h"
 #include "shared/error.h"
+#include "shared/ignored_label.h"
 
 namespace penstock::exec {
 

@@ -12,8 +12,8 @@
 #include "exec/optimizer/step_scalars.h"
 #include "exec/optimizer/thread_team.h"
 #include "exec/runtime/recorder.h"
-#include "shared/data/ignored_label.h"
 #include "shared/error.h"
+#include "shared/ignored_label.h"
 
 namespace penstock::exec {
 namespace {

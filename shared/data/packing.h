@@ -18,8 +18,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "shared/data/ignored_label.h"
 #include "shared/data/token_file.h"
+#include "shared/ignored_label.h"
 
 namespace penstock {
 

@@ -43,7 +43,7 @@ enum class TensorKind {
   workspace,  // garbage before and after; its label is never compared
   // Of packed rows, whole step; windows have none of them. Behind the others, for hashes count the enumerators.
   labels,           // [int32 sequences x sequence_length] what a place is to predict, or kIgnoredLabel
-                    // (shared/data/ignored_label.h)
+                    // (shared/ignored_label.h)
   document_starts,  // [int32 sequences x sequence_length] the place in the row where the place's document begins: its
                     // position is the distance from there
   trained_tokens,   // [fp64 1] how many labels of the step count: what the loss is divided by

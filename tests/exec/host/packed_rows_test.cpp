@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "shared/data/ignored_label.h"
+#include "shared/ignored_label.h"
 #include "tests/exec/host/tiny_models.h"
 
 namespace penstock::exec {

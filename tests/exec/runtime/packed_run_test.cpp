@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "shared/data/ignored_label.h"
+#include "shared/ignored_label.h"
 #include "shared/random.h"
 #include "tests/exec/runtime/small_run.h"
 #include "tests/shared/error_text.h"
