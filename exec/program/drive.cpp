@@ -62,6 +62,12 @@ std::unique_ptr<BlockStore> open_drive(const Schedule& schedule, const Scenario&
   place.from = from;
   place.resumed = resumed;
   auto store = std::make_unique<BlockStore>(place, std::move(shape), make_io_queue(depth), make_io_queue(depth));
+  const auto lanes = [&](LaneKind kind) {
+    return std::count_if(schedule.lanes.begin(), schedule.lanes.end(),
+                         [&](const Lane& lane) { return lane.kind == kind; });
+  };
+  for (auto more = std::max(lanes(LaneKind::nvme_read), lanes(LaneKind::nvme_write)); more > 1; --more)
+    store->add_queues(make_io_queue(depth), make_io_queue(depth));
   for (const std::string& note : store->notes()) tell(fmt::format("penstock-exec: note: {}\n", note));
   return store;
 }

@@ -50,14 +50,42 @@ struct BlockStore::Part {
   std::int64_t done = 0;
 };
 
+/// A queue for one copy; waits until one is idle.
+class BlockStore::Lent {
+ public:
+  explicit Lent(Way& way) : way_(way) {
+    std::unique_lock lock(way.mutex);
+    way.changed.wait(lock, [&] { return !way.idle.empty(); });
+    queue_ = way.idle.back();
+    way.idle.pop_back();
+  }
+  ~Lent() {
+    const std::lock_guard lock(way_.mutex);
+    way_.idle.push_back(queue_);
+    way_.changed.notify_one();
+  }
+  Lent(const Lent&) = delete;
+  Lent& operator=(const Lent&) = delete;
+
+  IoQueue& operator*() const { return *queue_; }
+
+ private:
+  Way& way_;
+  IoQueue* queue_ = nullptr;
+};
+
+void BlockStore::Way::add(std::unique_ptr<IoQueue> queue) {
+  idle.push_back(queue.get());
+  queues.push_back(std::move(queue));
+}
+
 BlockStore::BlockStore(const StorePlace& place, StoreShape shape, std::unique_ptr<IoQueue> reader,
                        std::unique_ptr<IoQueue> writer)
     : shape_(std::move(shape)), files_(place, share_of_file(place, shape_)) {
   if (shape_.transfer_bytes < kBlock || shape_.transfer_bytes % kBlock != 0)
     throw InputError(
         fmt::format("{}: transfers of {} bytes; expected a multiple of {}", place.key, shape_.transfer_bytes, kBlock));
-  reader_.queue = std::move(reader);
-  writer_.queue = std::move(writer);
+  add_queues(std::move(reader), std::move(writer));
   checksums_.resize(static_cast<std::size_t>((shape_.bytes + kBlock - 1) / kBlock));
 }
 
@@ -67,21 +95,29 @@ std::int64_t BlockStore::alignment() const { return kBlock; }
 
 std::string BlockStore::describe() const {
   return fmt::format("{} file{}, {}, {} x {} in flight each way", files_.count(), files_.count() == 1 ? "" : "s",
-                     reader_.queue->name(), reader_.queue->depth(),
+                     reader_.queues.front()->name(), reader_.queues.front()->depth(),
                      format_bytes(static_cast<double>(shape_.transfer_bytes)));
 }
 
 void BlockStore::expect(std::span<const std::span<std::byte>> ranges) {
   // Without it all works as well, only slower.
-  reader_.queue->pin(ranges);
-  writer_.queue->pin(ranges);
+  for (const Way* way : {&reader_, &writer_})
+    for (const auto& queue : way->queues) queue->pin(ranges);
+}
+
+void BlockStore::add_queues(std::unique_ptr<IoQueue> reader, std::unique_ptr<IoQueue> writer) {
+  reader_.add(std::move(reader));
+  writer_.add(std::move(writer));
 }
 
 void BlockStore::cut(std::int64_t transfer_bytes, std::unique_ptr<IoQueue> reader, std::unique_ptr<IoQueue> writer) {
   if (files_.count() != 1) throw std::logic_error("other transfers would be other stripes");
   shape_.transfer_bytes = transfer_bytes;
-  reader_.queue = std::move(reader);
-  writer_.queue = std::move(writer);
+  for (Way* way : {&reader_, &writer_}) {
+    way->idle.clear();
+    way->queues.clear();
+  }
+  add_queues(std::move(reader), std::move(writer));
 }
 
 std::size_t BlockStore::file_of(std::int64_t offset) const {
@@ -172,10 +208,10 @@ std::string BlockStore::verify(const Part& part) const {
   return {};
 }
 
-void BlockStore::submit(Way& way, const Part& part, std::uint64_t tag) {
+void BlockStore::submit(IoQueue& queue, const Part& part, std::uint64_t tag) {
   const std::int64_t offset = part.offset + part.done;
-  way.queue->submit({part.is_write, files_.descriptor(file_of(offset)), file_offset(offset), part.memory + part.done,
-                     part.bytes - part.done, tag});
+  queue.submit({part.is_write, files_.descriptor(file_of(offset)), file_offset(offset), part.memory + part.done,
+                part.bytes - part.done, tag});
 }
 
 std::string BlockStore::take(Part& part, std::int64_t result) {
@@ -195,8 +231,9 @@ std::string BlockStore::take(Part& part, std::int64_t result) {
 void BlockStore::move(Way& way, bool is_write, std::int64_t offset, std::byte* memory, std::int64_t bytes) {
   if (offset < 0 || bytes < 0 || offset + bytes > padded_for_drive(shape_.bytes))
     throw std::logic_error(fmt::format("bytes {} to {} of a store of {}", offset, offset + bytes, shape_.bytes));
-  const std::lock_guard lock(way.mutex);
-  std::vector<Part> parts(static_cast<std::size_t>(way.queue->depth()));
+  const Lent lent(way);
+  IoQueue& queue = *lent;
+  std::vector<Part> parts(static_cast<std::size_t>(queue.depth()));
   std::vector<std::size_t> free(parts.size());
   for (std::size_t i = 0; i < free.size(); ++i) free[i] = i;
   std::string failed;
@@ -206,16 +243,16 @@ void BlockStore::move(Way& way, bool is_write, std::int64_t offset, std::byte* m
       part = {is_write, at, memory + (at - offset),
               std::min(end - at, shape_.transfer_bytes - at % shape_.transfer_bytes), 0};
       if (is_write) note_checksums(part);
-      submit(way, part, free.back());
+      submit(queue, part, free.back());
       free.pop_back();
       at += part.bytes;
       continue;
     }
-    const Transferred done = way.queue->wait();
+    const Transferred done = queue.wait();
     Part& part = parts[done.tag];
     std::string wrong = take(part, done.result);
     if (wrong.empty() && failed.empty() && part.done < part.bytes) {
-      submit(way, part, done.tag);
+      submit(queue, part, done.tag);
       continue;
     }
     if (wrong.empty() && !is_write && part.done == part.bytes) wrong = verify(part);

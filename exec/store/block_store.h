@@ -3,14 +3,15 @@
 //
 // Checksums lie in memory (4 bytes per block): what is on the drive is of no use without the run (store_files.h).
 //
-// A copy of a run comes aligned and is moved without a copy in memory; reads and writes have a queue each, so that a
-// lane that reads and one that writes do not wait for one another. Everything else (loading, saving) goes through blocks
+// A copy of a run comes aligned and is moved without a copy in memory. Each lane of a schedule on the drive has a queue
+// of its own, so that none waits for another's copy. Everything else (loading, saving) goes through blocks
 // in memory.
 //
 // Errors are std::runtime_error with the region ("master 3"), the block, its place in which file, and the reason.
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -58,6 +59,8 @@ class BlockStore : public Memory {
   void write(std::int64_t offset, std::span<const std::byte> from) override;
   void expect(std::span<const std::span<std::byte>> ranges) override;
 
+  /// More queues, for as many more copies at once; reading, writing. REQUIRES: nothing under way.
+  void add_queues(std::unique_ptr<IoQueue> reader, std::unique_ptr<IoQueue> writer);
   /// Goes on with other transfers, for whoever measures what is best. REQUIRES: one file, nothing under way.
   void cut(std::int64_t transfer_bytes, std::unique_ptr<IoQueue> reader, std::unique_ptr<IoQueue> writer);
 
@@ -67,14 +70,20 @@ class BlockStore : public Memory {
   std::string describe() const;
 
  private:
+  /// The queues of one direction.
   struct Way {
-    std::unique_ptr<IoQueue> queue;
+    std::vector<std::unique_ptr<IoQueue>> queues;
+    std::vector<IoQueue*> idle;
     std::mutex mutex;
+    std::condition_variable changed;
+
+    void add(std::unique_ptr<IoQueue> queue);
   };
+  class Lent;
   struct Part;
 
   void move(Way& way, bool is_write, std::int64_t offset, std::byte* memory, std::int64_t bytes);
-  void submit(Way& way, const Part& part, std::uint64_t tag);
+  void submit(IoQueue& queue, const Part& part, std::uint64_t tag);
   /// Returns what is wrong, empty if nothing is; advances the part.
   std::string take(Part& part, std::int64_t result);
   void write_partly(std::int64_t offset, std::span<const std::byte> from);
