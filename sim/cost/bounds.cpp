@@ -27,6 +27,7 @@ Bounds same_traffic_bound(const Schedule& schedule, const std::vector<OpCost>& c
     consider(lane_seconds[lane], "lane " + schedule.lanes[lane].name);
   consider(launch_seconds, "launch");
   const ResourceVector capacity = capacities.largest();
+  consider(capacities.nvme_seconds(used[kNvmeRead], used[kNvmeWrite]), "nvme");
   for (int r = 0; r < kResources; ++r) consider(used[r] / capacity[r], resource_name(r));
   return bounds;
 }

@@ -222,8 +222,8 @@ class CostModel {
     OpCost cost;
     cost.latency_seconds = machine_.nvme.latency_seconds;
     cost.fluid_seconds = bytes / rate;
-    cost.demand[kNvme] = drive_share(machine_.nvme);
-    use(cost, kDram, 2 * bytes);  // moved, and once more for the checksums
+    cost.demand[reads ? kNvmeRead : kNvmeWrite] = 1;
+    use(cost, kDram, 2 * bytes);                      // moved, and once more for the checksums
     return cost;
   }
 

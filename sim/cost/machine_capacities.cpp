@@ -51,7 +51,7 @@ ResourceVector always(const Machine& machine) {
   capacity[kDram] = or_unlimited(dram);
   capacity[kHbm] = or_unlimited(machine.gpu.hbm_bytes_per_second);
   capacity[kCores] = or_unlimited(machine.cpu.cores);
-  capacity[kNvme] = 1;
+  capacity[kNvmeRead] = capacity[kNvmeWrite] = 1;
   return capacity;
 }
 
@@ -60,6 +60,10 @@ ResourceVector always(const Machine& machine) {
 Capacities machine_capacities(const Machine& machine, int max_threads) {
   const ResourceVector base = always(machine);
   Capacities capacities(base, max_threads);
+  const auto beside = [](double together, double alone) { return together > 0 ? std::min(1.0, together / alone) : 1; };
+  const Nvme& drive = machine.nvme;
+  capacities.nvme_read_beside_writes = beside(drive.both_read_bytes_per_second, drive.read_bytes_per_second);
+  capacities.nvme_write_beside_reads = beside(drive.both_write_bytes_per_second, drive.write_bytes_per_second);
   for (const bool h2d : {false, true}) {
     for (const bool d2h : {false, true}) {
       ResourceVector together = base;

@@ -252,13 +252,6 @@ double drive_rate(const Nvme& drive, bool reads, double bytes) {
   return full;
 }
 
-double drive_share(const Nvme& drive) {
-  if (drive.both_read_bytes_per_second <= 0 || drive.both_write_bytes_per_second <= 0) return 0.5;
-  const double together = drive.both_read_bytes_per_second / drive.read_bytes_per_second +
-                          drive.both_write_bytes_per_second / drive.write_bytes_per_second;
-  return std::clamp(1 / together, 0.5, 1.0);
-}
-
 double copy_seconds(const LinkDirection& direction, std::span<const Burst> bursts) {
   double seconds = 0;
   for (const Burst& burst : bursts)

@@ -45,10 +45,6 @@ double copy_seconds(const LinkDirection& direction, std::span<const Burst> burst
 /// Bytes per second of a copy to or from a drive alone: in transfers of Nvme::transfer_bytes, of which a short copy has
 /// fewer in flight than Nvme::depth. 0: not known.
 double drive_rate(const Nvme& drive, bool reads, double bytes);
-/// What of the drive's time a copy takes that advances as if it were alone. Reads and writes at once advance at
-/// both_* / *, together x + y of their speeds alone, and so take 1 / (x + y) each: 1/2 where they do not disturb one
-/// another (or nobody measured it), 1 where the drive does one of the two at a time.
-double drive_share(const Nvme& drive);
 
 // --- the CPU ------------------------------------------------------------------------------------------------------
 

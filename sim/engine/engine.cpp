@@ -174,7 +174,11 @@ void Engine::share() {
     if (cost.traffic == TrafficClass::cpu) threads += cost.threads;
     sharing_.push_back(&lane);
   }
-  const ResourceVector& capacity = capacities_.when(upload, download, threads);
+  ResourceVector capacity = capacities_.when(upload, download, threads);
+  if (asked[kNvmeRead] > 0 && asked[kNvmeWrite] > 0) {
+    capacity[kNvmeRead] *= capacities_.nvme_read_beside_writes;
+    capacity[kNvmeWrite] *= capacities_.nvme_write_beside_reads;
+  }
   bool enough = true;
   for (std::size_t r = 0; r < asked.size(); ++r) enough &= asked[r] <= capacity[r] * (1 + kCapacityTolerance);
   if (enough) {

@@ -1,7 +1,7 @@
 // What running ops share, and how much of it there is.
 //
-// Capacities are not constants: a link gives each direction less while both are busy, and uploads yield to CPU threads
-// that work on DRAM. So a capacity is looked up by which classes of traffic are active at the moment.
+// Capacities are not constants: a link gives each direction less while both are busy, so does a drive, and uploads yield
+// to CPU threads that work on DRAM. So a capacity is looked up by which classes of traffic are active at the moment.
 #pragma once
 
 #include <array>
@@ -18,15 +18,15 @@ enum Resource : int {
   kDram,        // bytes/s, reads and writes together
   kHbm,         // bytes/s
   kCores,       // cores
-  kNvme,        // share of the drive's time, 1 in all
+  kNvmeRead,    // share of what the drive reads alone, 1 in all
+  kNvmeWrite,   // likewise
   kCpuTraffic,  // bytes/s of DRAM that CPU threads get beside the copies that are active
 };
-inline constexpr int kResources = 7;
+inline constexpr int kResources = 8;
 const char* resource_name(int resource);
 
-/// One figure per resource: a capacity, or what one op uses of it per second at solo speed. The eighth stays unused:
-/// sharing is the engine's innermost loop, and eight figures are one vector of the CPU (with seven, sharing took a fifth
-/// longer).
+/// One figure per resource: a capacity, or what one op uses of it per second at solo speed. Sharing is the engine's
+/// innermost loop, and eight figures are one vector of the CPU (with seven, sharing took a fifth longer).
 using ResourceVector = std::array<double, 8>;
 static_assert(kResources <= 8);
 
@@ -55,7 +55,11 @@ class Capacities {
   }
   std::vector<PowerPoint> power;    // one curve (power.h)
   double power_settle_seconds = 0;  // time constant of the power limit; 0: not known
+  // What of their rates alone reads and writes of the drive have while there are both.
+  double nvme_read_beside_writes = 1, nvme_write_beside_reads = 1;
 
+  /// That a drive needs at least for what it would read and write in so many seconds alone.
+  double nvme_seconds(double reads, double writes) const;
   /// The most that each resource ever gives, whatever is active: what bounds divide by.
   ResourceVector largest() const;
 

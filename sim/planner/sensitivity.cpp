@@ -69,6 +69,12 @@ void scale_dram(Cpu& cpu, double factor) {
 void scale_nvme(Nvme& nvme, double factor) {
   nvme.read_bytes_per_second *= factor;
   nvme.write_bytes_per_second *= factor;
+  nvme.both_read_bytes_per_second *= factor;
+  nvme.both_write_bytes_per_second *= factor;
+  for (NvmePoint& point : nvme.points) {
+    point.read_bytes_per_second *= factor;
+    point.write_bytes_per_second *= factor;
+  }
 }
 
 bool uses_nvme(const Schedule& schedule) {

@@ -148,7 +148,7 @@ class BoundCounter {
     }
   }
 
-  bool in_dram(int layer) const { return plan_.activations(layer) == TierKind::dram; }
+  bool travels(int layer) const { return plan_.activations(layer) != TierKind::hbm; }
   double update_traffic() const { return optimizer_bytes_per_parameter(plan_.parameters.numerics); }
 
   /// Layer after layer, as for visits.
@@ -198,7 +198,7 @@ class BoundCounter {
   Travelling travelling() const {
     Travelling found;
     for (const auto& [first, last] : plan_.kept_alike()) {
-      if (!in_dram(first)) continue;
+      if (!travels(first)) continue;
       const double kept = static_cast<double>(plan_.kept(first));
       // Of blocks: kept alone.
       const double input = first == last || plan_.is_checkpoint(first + 1) ? static_cast<double>(plan_.boundary) : 0.0;
@@ -279,6 +279,7 @@ class BoundCounter {
     const Nvme& drive = machine_.nvme;
     if (drive.read_bytes_per_second > 0) bound_.nvme_read = nvme_read / drive.read_bytes_per_second;
     if (drive.write_bytes_per_second > 0) bound_.nvme_write = nvme_write / drive.write_bytes_per_second;
+    bound_.nvme = capacities.nvme_seconds(bound_.nvme_read, bound_.nvme_write);
     const double per_copied_byte = machine_.gpu.is_host ? 2 : 1;
     bound_.dram = (dram_bytes_ + nvme_read + nvme_write + per_copied_byte * (up + down)) / most[kDram];
     return bound_;
@@ -299,7 +300,7 @@ class BoundCounter {
 }  // namespace
 
 double StepBound::seconds() const {
-  return std::max({compute, h2d, d2h, link, cpu, nvme_read, nvme_write, dram, phases});
+  return std::max({compute, h2d, d2h, link, cpu, nvme_read, nvme_write, nvme, dram, phases});
 }
 
 const char* StepBound::binding() const {
@@ -309,6 +310,7 @@ const char* StepBound::binding() const {
   if (dram == most) return "dram";
   if (nvme_read == most) return "nvme read";
   if (nvme_write == most) return "nvme write";
+  if (nvme == most) return "nvme, both directions";
   if (h2d == most) return "link h2d";
   if (d2h == most) return "link d2h";
   if (phases == most) return "link, within a phase";

@@ -10,7 +10,8 @@
 //   phases   forward and backward of each group one after the other: what leaves in forward leaves no later than the
 //            ring of slots allows, what backward needs comes no earlier, with the weights that were not there yet
 //   cpu      AdamW on the host, sums on the host, each on its lane
-//   nvme     reads and writes of states, gradients that wait there, and weights (as for h2d) / the drive's rates
+//   nvme     reads and writes of states, gradients, sums and activations that wait there, and weights (as for h2d) / the
+//            drive's rates; and both together in the time that it has for both
 //   dram     all of the traffic of copies and host ops / DRAM's capacity
 #pragma once
 
@@ -20,7 +21,7 @@
 namespace penstock::sim {
 
 struct StepBound {
-  double compute = 0, h2d = 0, d2h = 0, link = 0, cpu = 0, nvme_read = 0, nvme_write = 0, dram = 0,
+  double compute = 0, h2d = 0, d2h = 0, link = 0, cpu = 0, nvme_read = 0, nvme_write = 0, nvme = 0, dram = 0,
          phases = 0;  // seconds
 
   double seconds() const;

@@ -188,16 +188,27 @@ TEST(CostModel, NvmeNeedsADrive) {
   tiny.machine.nvme = {1 << 20, 4, 2, 0.25};
   const OpCost cost = tiny.cost(read);
   EXPECT_DOUBLE_EQ(cost.fluid_seconds, 1024);  // a whole block of 4096 bytes
-  EXPECT_DOUBLE_EQ(cost.demand[kNvme], 0.5);
+  EXPECT_DOUBLE_EQ(cost.demand[kNvmeRead], 1);
+  EXPECT_DOUBLE_EQ(cost.demand[kNvmeWrite], 0);
   EXPECT_DOUBLE_EQ(cost.demand[kDram], 8);  // with the checksums' pass
   EXPECT_DOUBLE_EQ(cost.latency_seconds, 0.26);
-  // Reads at 3 of 4 and writes at 1 of 2 together, 5/4 of their speeds alone: each takes 4/5 of the drive's time.
+}
+
+TEST(Capacities, ADriveKeepsOfEachWayWhatWasMeasuredBesideTheOther) {
+  Priced tiny;
+  tiny.machine.nvme = {1 << 20, 4, 2, 0.25};
+  EXPECT_EQ(machine_capacities(tiny.machine, 1).nvme_read_beside_writes, 1);  // nobody measured it
   tiny.machine.nvme.both_read_bytes_per_second = 3;
   tiny.machine.nvme.both_write_bytes_per_second = 1;
-  EXPECT_DOUBLE_EQ(tiny.cost(read).demand[kNvme], 0.8);
-  // No less than time by turns.
+  const Capacities capacities = machine_capacities(tiny.machine, 1);
+  EXPECT_DOUBLE_EQ(capacities.nvme_read_beside_writes, 0.75);
+  EXPECT_DOUBLE_EQ(capacities.nvme_write_beside_reads, 0.5);
+  // 3 s of reads and 1 of writes: 2 s at once, after which the writes are done and 1.5 of the reads left.
+  EXPECT_DOUBLE_EQ(capacities.nvme_seconds(3, 1), 3.5);
+  EXPECT_DOUBLE_EQ(capacities.nvme_seconds(3, 0), 3);
+  // Both together are slower than by turns.
   tiny.machine.nvme.both_write_bytes_per_second = 0.1;
-  EXPECT_DOUBLE_EQ(tiny.cost(read).demand[kNvme], 1);
+  EXPECT_DOUBLE_EQ(machine_capacities(tiny.machine, 1).nvme_seconds(3, 1), 4);
 }
 
 // A copy of three transfers has three in flight, half way between two and four of them.
@@ -242,7 +253,8 @@ TEST(MachineCapacities, EachDirectionHasItsOwn) {
     const ResourceVector& capacity = capacities.when(up, down, threads);
     EXPECT_DOUBLE_EQ(capacity[kLinkH2d], h2d) << up << down << threads;
     EXPECT_DOUBLE_EQ(capacity[kLinkD2h], d2h) << up << down << threads;
-    EXPECT_EQ(capacity[kNvme], 1);
+    EXPECT_EQ(capacity[kNvmeRead], 1);
+    EXPECT_EQ(capacity[kNvmeWrite], 1);
   };
   expect(false, false, 0, 45, 32);
   expect(true, false, 0, 45, 32);

@@ -370,6 +370,30 @@ TEST(Engine, ThreadsOfConcurrentHostLanesAddUp) {
   EXPECT_DOUBLE_EQ(run.step_seconds, 5);
 }
 
+// Alone the drive reads and writes at full speed, together at 3/4 and 1/4: of a read of 3 and a write of 2, together
+// until the read has ended at 4, the write has 1 left and then goes alone until 5. By equal shares of its time both
+// would go at 1/2 and the write end first.
+TEST(Engine, ADriveThatReadsAndWritesGivesEachWhatWasMeasured) {
+  TinySimulation tiny;
+  OpCost reads = flow(kNvmeRead, 3, 1), writes = flow(kNvmeWrite, 2, 1);
+  const int read = tiny.costs(tiny.op("read", tiny.add_lane("nvme read", LaneKind::nvme_read), InputWork{}), reads);
+  const int write =
+      tiny.costs(tiny.op("write", tiny.add_lane("nvme write", LaneKind::nvme_write), InputWork{}), writes);
+  const int end = tiny.costs(tiny.compute("end"), alone(1));
+  tiny.after(end, {read, write});
+  tiny.after_previous_step(read, {end});
+  tiny.after_previous_step(write, {end});
+  ResourceVector capacity = unlimited_resources();
+  capacity[kNvmeRead] = capacity[kNvmeWrite] = 1;
+  Capacities capacities(capacity);
+  capacities.nvme_read_beside_writes = 0.75;
+  capacities.nvme_write_beside_reads = 0.25;
+  const SimulatedRun run = tiny.run(capacities);
+  EXPECT_DOUBLE_EQ(time_of(run, 0, read).end, 4);
+  EXPECT_DOUBLE_EQ(time_of(run, 0, write).end, 5);
+  EXPECT_DOUBLE_EQ(run.step_seconds, 6);
+}
+
 // Each kind of lane waits for the step before it where an edge says so: 2 for the op on it, then 3 of compute, and the
 // next step's op only then. Were the edge lost, the lane would run ahead, and steps would take 3.
 TEST(Engine, EveryKindOfLaneWaitsForTheStepBefore) {
