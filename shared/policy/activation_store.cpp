@@ -6,30 +6,32 @@
 
 namespace penstock {
 
-ActivationStore::ActivationStore(Writer& writer) : writer_(writer), plan_(writer.plan()) {
+ActivationStore::ActivationStore(Writer& writer)
+    : writer_(writer), plan_(writer.plan()), input_staging_(writer), kept_staging_(writer) {
   workspace_ = writer_.buffer(TierKind::hbm, plan_.workspace, "workspace");
   make_checkpoints();
   make_ring_and_regions();
+  make_staging();
 }
 
 void ActivationStore::make_checkpoints() {
-  int last_in_dram = 0;
-  std::int64_t largest_in_dram = 0;
+  int last_traveller = 0;
+  std::int64_t largest_traveller = 0;
   for (int layer = 1; layer < plan_.head; ++layer)
-    if (in_dram(layer)) {
-      last_in_dram = layer;
-      largest_in_dram = std::max(largest_in_dram, plan_.kept(layer));
+    if (travels(layer)) {
+      last_traveller = layer;
+      largest_traveller = std::max(largest_traveller, plan_.kept(layer));
     }
   // Only where backward reads each layer once: a second pass over a block would find the place taken.
   const bool once = plan_.parameters.recompute_loads == 0 && !plan_.parameters.forward_twice;
-  if (!plan_.parameters.keep_layers.empty() && once && last_in_dram > 0) shared_ = plan_.head - 1 - last_in_dram;
+  if (!plan_.parameters.keep_layers.empty() && once && last_traveller > 0) shared_ = plan_.head - 1 - last_traveller;
   checkpoints_.resize(static_cast<std::size_t>(plan_.head));
   kept_.resize(static_cast<std::size_t>(plan_.head));
   for (int layer = 1; layer < plan_.head; ++layer) {
     const auto index = static_cast<std::size_t>(layer);
     const TierKind tier = plan_.activations(layer);
     const bool has_checkpoint = plan_.is_checkpoint(layer);
-    const std::int64_t guests = layer > plan_.head - 1 - shared_ ? largest_in_dram : 0;
+    const std::int64_t guests = layer > plan_.head - 1 - shared_ ? largest_traveller : 0;
     const std::int64_t bytes = std::max(plan_.kept(layer), guests);
     writer_.for_each_position(plan_.largest_group, [&](int position) {
       if (has_checkpoint)
@@ -43,22 +45,23 @@ void ActivationStore::make_ring_and_regions() {
   const PolicyParameters& p = plan_.parameters;
   const int group = plan_.largest_group;
   // The largest of the layers kept alike.
-  bool some_in_dram = false;
-  std::int64_t kept_in_dram = 0, recomputed = 0;
+  bool some_travel = false;
+  std::int64_t kept_of_travellers = 0, recomputed = 0;
   for (const auto& [layer, last] : plan_.kept_alike()) {
-    some_in_dram |= in_dram(layer);
-    if (in_dram(layer)) kept_in_dram = std::max(kept_in_dram, plan_.kept(layer));
+    some_travel |= travels(layer);
+    if (travels(layer)) kept_of_travellers = std::max(kept_of_travellers, plan_.kept(layer));
     recomputed = std::max(recomputed, plan_.recomputed(layer));
   }
-  // In DRAM mode a boundary stays in the ring while it leaves, so that more slots give the copy more time.
-  const bool own_ring = some_in_dram && shared_ == 0;
+  // Where they travel a boundary stays in the ring while it leaves, so that more slots give the copy more time.
+  const bool own_ring = some_travel && shared_ == 0;
   ring_ = group + (own_ring ? std::max(1, p.activation_slots - 1) : 1);
   writer_.for_each_position(
       ring_, [&](int i) { current_.add(i, writer_.buffer(TierKind::hbm, plan_.boundary, "boundary ring {}", i)); });
   if (own_ring)
     for (int i = 0; i < p.activation_slots; ++i) {
       input_slots_.push_back(writer_.buffer(TierKind::hbm, plan_.boundary, "boundary slot {}", i));
-      if (kept_in_dram > 0) kept_slots_.push_back(writer_.buffer(TierKind::hbm, kept_in_dram, "kept slot {}", i));
+      if (kept_of_travellers > 0)
+        kept_slots_.push_back(writer_.buffer(TierKind::hbm, kept_of_travellers, "kept slot {}", i));
     }
   const int block = std::clamp(plan_.head - 1 - p.first_layers, 1, p.checkpoint_every);
   const auto grid = [&](const char* name, int rows, std::int64_t bytes) {
@@ -81,6 +84,19 @@ void ActivationStore::make_ring_and_regions() {
     redo_recomputed_ = writer_.buffer(TierKind::hbm, recomputed, "recomputed");
 }
 
+void ActivationStore::make_staging() {
+  std::int64_t kept = 0;
+  bool any = false;
+  for (const auto& [layer, last] : plan_.kept_alike()) {
+    if (plan_.activations(layer) != TierKind::nvme) continue;
+    kept = std::max(kept, plan_.kept(layer));
+    any = true;
+  }
+  const int slots = plan_.parameters.activation_slots;
+  if (any) input_staging_.add_slots(slots, plan_.boundary, "boundary staging");
+  if (kept > 0) kept_staging_.add_slots(slots, kept, "kept staging");
+}
+
 void ActivationStore::plan_uses() {
   std::size_t arrivals = 0;
   for (int index = 0; index < plan_.visit_count(); ++index) {
@@ -90,7 +106,7 @@ void ActivationStore::plan_uses() {
     if (!reads || !(plan_.is_checkpoint(visit.layer) || has_kept(visit.layer))) continue;
     for (int position = 0; position < plan_.groups[static_cast<std::size_t>(visit.group)].count; ++position) {
       uses_.push_back({index, visit.layer, position, arrivals});
-      if (in_dram(visit.layer)) ++arrivals;
+      if (travels(visit.layer)) ++arrivals;
     }
   }
 }
@@ -117,7 +133,7 @@ std::size_t ActivationStore::ring_layer(int layer) const {
 
 Access ActivationStore::forward_input(int layer, int position) const {
   if (in_shared_ring(layer)) return boundary(checkpoints_[ring_layer(layer)].at(position), layer, position);
-  if (plan_.is_checkpoint(layer) && !in_dram(layer))
+  if (plan_.is_checkpoint(layer) && !travels(layer))
     return boundary(checkpoints_[static_cast<std::size_t>(layer)].at(position), layer, position);
   return boundary(current_.at(current_of_[static_cast<std::size_t>(position)]), layer, position);
 }
@@ -125,7 +141,7 @@ Access ActivationStore::forward_input(int layer, int position) const {
 Access ActivationStore::forward_output(int layer, int position) {
   const int next = layer + 1;
   if (next < plan_.head && in_shared_ring(next)) return forward_input(next, position);
-  if (plan_.is_checkpoint(next) && !in_dram(next))
+  if (plan_.is_checkpoint(next) && !travels(next))
     return boundary(checkpoints_[static_cast<std::size_t>(next)].at(position), next, position);
   current_of_[static_cast<std::size_t>(position)] = next_current_;
   const Access output = boundary(current_.at(next_current_), next, position);
@@ -135,21 +151,21 @@ Access ActivationStore::forward_output(int layer, int position) {
 
 Access ActivationStore::forward_kept(int layer, int position) const {
   const Place place = in_shared_ring(layer) ? kept_[ring_layer(layer)].at(position)
-                      : in_dram(layer)      ? kept_slots_[static_cast<std::size_t>(next_kept_slot_)]
+                      : travels(layer)      ? kept_slots_[static_cast<std::size_t>(next_kept_slot_)]
                                             : kept_[static_cast<std::size_t>(layer)].at(position);
   return Writer::access(place, plan_.kept(layer), {TensorKind::kept, layer, 0, micro_batch(position)});
 }
 
 void ActivationStore::evict(int layer, int position) {
-  if (const int next = layer + 1; next < plan_.head && plan_.is_checkpoint(next) && in_dram(next)) {
-    const Access from = forward_input(next, position);
-    writer_.copy(op_name("evict boundary", next, micro_batch(position)), false, Phase::forward, from,
-                 boundary(checkpoints_[static_cast<std::size_t>(next)].at(position), next, position));
-  }
-  if (layer < 1 || !in_dram(layer) || !has_kept(layer)) return;
+  if (const int next = layer + 1; next < plan_.head && plan_.is_checkpoint(next) && travels(next))
+    input_staging_.send(
+        "evict", op_name("boundary", next, micro_batch(position)), Phase::forward, forward_input(next, position),
+        boundary(checkpoints_[static_cast<std::size_t>(next)].at(position), next, position), plan_.activations(next));
+  if (layer < 1 || !travels(layer) || !has_kept(layer)) return;
   const Access from = forward_kept(layer, position);
-  writer_.copy(op_name("evict kept", layer, micro_batch(position)), false, Phase::forward, from,
-               Writer::access(kept_[static_cast<std::size_t>(layer)].at(position), plan_.kept(layer), from.value));
+  kept_staging_.send("evict", op_name("kept", layer, micro_batch(position)), Phase::forward, from,
+                     Writer::access(kept_[static_cast<std::size_t>(layer)].at(position), from.bytes, from.value),
+                     plan_.activations(layer));
   if (shared_ == 0) next_kept_slot_ = (next_kept_slot_ + 1) % static_cast<int>(kept_slots_.size());
 }
 
@@ -164,26 +180,27 @@ void ActivationStore::fetch(int visit, int position) {
 
 void ActivationStore::write_fetch(std::size_t index) {
   const Use& use = uses_[index];
-  if (!in_dram(use.layer)) return;
+  if (!travels(use.layer)) return;
   const auto layer = static_cast<std::size_t>(use.layer);
+  const TierKind home = plan_.activations(use.layer);
   if (plan_.is_checkpoint(use.layer))
-    writer_.copy(op_name("fetch boundary", use.layer, micro_batch(use.position)), true, Phase::backward,
-                 boundary(checkpoints_[layer].at(use.position), use.layer, use.position),
-                 boundary(input_place(use.layer, use.position, use.arrival), use.layer, use.position));
+    input_staging_.bring("fetch", op_name("boundary", use.layer, micro_batch(use.position)), Phase::backward,
+                         boundary(checkpoints_[layer].at(use.position), use.layer, use.position), home,
+                         boundary(input_place(use.layer, use.position, use.arrival), use.layer, use.position));
   if (!has_kept(use.layer)) return;
   const Value value{TensorKind::kept, use.layer, 0, micro_batch(use.position)};
-  writer_.copy(op_name("fetch kept", use.layer, micro_batch(use.position)), true, Phase::backward,
-               Writer::access(kept_[layer].at(use.position), plan_.kept(use.layer), value),
-               Writer::access(kept_place(use.layer, use.position, use.arrival), plan_.kept(use.layer), value));
+  kept_staging_.bring("fetch", op_name("kept", use.layer, micro_batch(use.position)), Phase::backward,
+                      Writer::access(kept_[layer].at(use.position), plan_.kept(use.layer), value), home,
+                      Writer::access(kept_place(use.layer, use.position, use.arrival), plan_.kept(use.layer), value));
 }
 
 Place ActivationStore::input_place(int layer, int position, std::size_t arrival) const {
-  if (!in_dram(layer)) return checkpoints_[static_cast<std::size_t>(layer)].at(position);
+  if (!travels(layer)) return checkpoints_[static_cast<std::size_t>(layer)].at(position);
   return shared_ > 0 ? checkpoints_[ring_layer(layer)].at(position) : input_slots_[arrival % input_slots_.size()];
 }
 
 Place ActivationStore::kept_place(int layer, int position, std::size_t arrival) const {
-  if (!in_dram(layer)) return kept_[static_cast<std::size_t>(layer)].at(position);
+  if (!travels(layer)) return kept_[static_cast<std::size_t>(layer)].at(position);
   return shared_ > 0 ? kept_[ring_layer(layer)].at(position) : kept_slots_[arrival % kept_slots_.size()];
 }
 

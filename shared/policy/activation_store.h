@@ -1,19 +1,20 @@
-// Where activations and their gradients lie, and the copies that take kept ones to DRAM and bring them back.
+// Where activations and their gradients lie, and the copies that take kept ones to DRAM or NVMe and bring them back.
 //
 // Buffers are made for one group of micro-batches and used again by the next. `position` counts within the group.
 // Each layer's checkpoint and kept region lie where Plan::activations says.
-//   checkpoint(l)   inputs that wait for backward: HBM, or DRAM
+//   checkpoint(l)   inputs that wait for backward: HBM, DRAM or NVMe
 //   current         a ring for boundaries on their way to the next layer, one longer than the group, so that each op
 //                   writes where the op before it has read; the gradients of the boundaries take the ring over at
 //                   the loss
-//   kept(l)         HBM, or DRAM behind a ring of activation_slots
-// Where keep_layers leaves the last layers in HBM, their places are the ring: what goes to DRAM passes through them,
-// and comes back into each as soon as backward has left it.
+//   kept(l)         HBM, or elsewhere behind a ring of activation_slots; NVMe behind another such ring in DRAM
+// Where keep_layers leaves the last layers in HBM, their places are the ring: what leaves HBM passes through them, and
+// comes back into each as soon as backward has left it.
 //   block           inputs that a block recompute makes again; recomputed: the regions that it fills
 #pragma once
 
 #include <vector>
 
+#include "shared/policy/drive_staging.h"
 #include "shared/policy/writer.h"
 
 namespace penstock {
@@ -33,7 +34,7 @@ class ActivationStore {
   Access forward_input(int layer, int position) const;
   Access forward_output(int layer, int position);
   Access forward_kept(int layer, int position) const;
-  /// Copies to DRAM what the forward op (layer, position) left, where the policy says so.
+  /// Takes what the forward op (layer, position) left to where it waits, if that is not HBM.
   void evict(int layer, int position);
 
   /// Backward half: the copies that bring back what the op (layer, position) of this visit reads, and what those of the
@@ -53,15 +54,16 @@ class ActivationStore {
     int visit = 0;
     int layer = 0;
     int position = 0;
-    std::size_t arrival = 0;  // how many before it came from DRAM; means nothing where this one does not
+    std::size_t arrival = 0;  // how many before it came from elsewhere; means nothing where this one does not
   };
 
   void make_checkpoints();
   void make_ring_and_regions();
+  void make_staging();
   void plan_uses();
   void write_fetch(std::size_t use);
-  bool in_dram(int layer) const { return plan_.activations(layer) == TierKind::dram; }
-  bool in_shared_ring(int layer) const { return shared_ > 0 && layer < plan_.head && in_dram(layer); }
+  bool travels(int layer) const { return plan_.activations(layer) != TierKind::hbm; }
+  bool in_shared_ring(int layer) const { return shared_ > 0 && layer < plan_.head && travels(layer); }
   /// The layer among the last `shared_` through whose places `layer` passes; they pass through their own.
   std::size_t ring_layer(int layer) const;
   std::size_t slots() const {
@@ -69,7 +71,7 @@ class ActivationStore {
   }
   int micro_batch(int position) const { return group_.first + position; }
   Access boundary(const Place& place, int layer, int position) const;
-  /// Where a use of what came back from DRAM finds its input and its kept region.
+  /// Where a use of what came back finds its input and its kept region.
   Place input_place(int layer, int position, std::size_t arrival) const;
   Place kept_place(int layer, int position, std::size_t arrival) const;
   std::size_t arrival_in_use() const { return uses_[next_use_ - 1].arrival; }
@@ -85,7 +87,8 @@ class ActivationStore {
   int ring_ = 0;                              // slots of it
   int next_current_ = 0;
   std::vector<int> current_of_;                  // by position: slot of the latest boundary
-  std::vector<Place> input_slots_, kept_slots_;  // rings of activation_slots (dram)
+  std::vector<Place> input_slots_, kept_slots_;  // rings of activation_slots
+  DriveStaging input_staging_, kept_staging_;
   int next_kept_slot_ = 0;
   std::vector<PlaceRow> block_inputs_, recomputed_;  // by index in block
   Place redo_recomputed_, redo_output_;

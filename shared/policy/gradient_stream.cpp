@@ -7,7 +7,11 @@
 
 namespace penstock {
 
-GradientStream::GradientStream(Writer& writer) : writer_(writer), plan_(writer.plan()) {
+GradientStream::GradientStream(Writer& writer)
+    : writer_(writer),
+      plan_(writer.plan()),
+      coming_{DriveStaging(writer), DriveStaging(writer), DriveStaging(writer)},
+      leaving_{DriveStaging(writer), DriveStaging(writer), DriveStaging(writer)} {
   const auto layers = static_cast<std::size_t>(plan_.model.layer_count());
   sum_.resize(layers);
   home_sum_.resize(layers);
@@ -16,6 +20,7 @@ GradientStream::GradientStream(Writer& writer) : writer_(writer), plan_(writer.p
   landed_.assign(layers, -1);
   on_host() ? make_host_sums() : make_gpu_sums();
   make_finished();
+  make_sum_staging();
   if (!plan_.parameters.numerics.clip) return;
   const std::int64_t bytes = 8 * plan_.model.layer_count();
   if (!on_host()) norm_hbm_ = writer_.buffer(TierKind::hbm, bytes, "norm partials");
@@ -61,10 +66,12 @@ void GradientStream::make_gpu_sums() {
     if (has_own_sum(layer))
       sum_[index] = writer_.buffer(TierKind::hbm, plan_.sum_bytes(layer), "gradient sum {}", layer);
     if (travels(layer))
-      home_sum_[index] = writer_.buffer(TierKind::dram, plan_.sum_bytes(layer), "gradient sum {} (host)", layer);
+      home_sum_[index] = plan_.sums_on_nvme()
+                             ? writer_.buffer(TierKind::nvme, plan_.sum_bytes(layer), "gradient sum {} (drive)", layer)
+                             : writer_.buffer(TierKind::dram, plan_.sum_bytes(layer), "gradient sum {} (host)", layer);
   });
   // A sum that is finished elsewhere and stays is free again as soon as the finish op, next on the same lane, has run.
-  const bool leaves = plan_.finishes_in_place(1) || plan_.parameters.gradient_sums == TierKind::dram;
+  const bool leaves = plan_.finishes_in_place(1) || sums_travel();
   fill_rings(
       sums_, "gradient sum slot", TierKind::hbm, leaves ? slots : 1, [&](int layer) { return !has_own_sum(layer); },
       [&](int layer) { return plan_.sum_bytes(layer); });
@@ -100,7 +107,8 @@ void GradientStream::make_finished() {
     const auto index = static_cast<std::size_t>(layer);
     if (takes_sums_place(layer))
       finished_[index] = on_host() ? home_sum_[index] : sum_[index];
-    else if (travels(layer) && plan_.finishes_in_place(layer) && plan_.gradient_home(layer) == TierKind::dram)
+    else if (travels(layer) && plan_.finishes_in_place(layer) &&
+             plan_.gradient_home(layer) == plan_.parameters.gradient_sums)
       finished_[index] = home_sum_[index];  // the last group has fetched the sum that waited there
     else if (!is_consumed(layer))
       finished_[index] = writer_.buffer(plan_.gradient_home(layer), plan_.gradient_bytes(layer), "gradient {}", layer);
@@ -109,6 +117,21 @@ void GradientStream::make_finished() {
       arrivals_, "gradient arrival", TierKind::dram, plan_.parameters.gradient_slots,
       [&](int layer) { return is_consumed(layer) || plan_.gradient_home(layer) == TierKind::nvme; },
       [&](int layer) { return plan_.gradient_bytes(layer); }, plan_.parameters.gradients == TierKind::nvme);
+}
+
+void GradientStream::make_sum_staging() {
+  if (on_host() || !plan_.sums_on_nvme()) return;
+  std::int64_t largest[kClasses] = {};
+  for (const auto& [layer, last] : plan_.alike)
+    if (travels(layer)) largest[class_of(layer)] = std::max(largest[class_of(layer)], plan_.sum_bytes(layer));
+  static constexpr const char* kNames[][2] = {{"gradient sum coming", "gradient sum leaving"},
+                                              {"gradient sum edge coming", "gradient sum edge leaving"},
+                                              {"gradient sum head coming", "gradient sum head leaving"}};
+  for (int cls = 0; cls < kClasses; ++cls) {
+    const int slots = largest[cls] == 0 ? 0 : cls == 0 ? plan_.parameters.gradient_slots : 1;
+    coming_[cls].add_slots(slots, largest[cls], kNames[cls][0]);
+    leaving_[cls].add_slots(slots, largest[cls], kNames[cls][1]);
+  }
 }
 
 Access GradientStream::sum(const Place& place, int layer, int micro_batch) const {
@@ -148,8 +171,9 @@ void GradientStream::place(int layer, int group) {
   if (!has_own_sum(layer)) sum_[index] = sums_[class_of(layer)].take();
   if (!travels(layer) || group == 0) return;
   const int before = plan_.groups[static_cast<std::size_t>(group)].first - 1;
-  writer_.copy(op_name("fetch gradient sum", layer, before), true, Phase::backward,
-               sum(home_sum_[index], layer, before), sum(sum_[index], layer, before));
+  coming_[class_of(layer)].bring("fetch", op_name("gradient sum", layer, before), Phase::backward,
+                                 sum(home_sum_[index], layer, before), plan_.parameters.gradient_sums,
+                                 sum(sum_[index], layer, before));
 }
 
 void GradientStream::contribute(Op& op, int layer, int micro_batch) {
@@ -189,11 +213,13 @@ void GradientStream::leave(int layer, int group) {
   const auto index = static_cast<std::size_t>(layer);
   const Group& of = plan_.groups[static_cast<std::size_t>(group)];
   const int last = of.first + of.count - 1;
-  // A last sum that becomes the finished gradient in place leaves as that.
-  const bool leaves_finished = last == last_micro_batch() && plan_.finishes_in_place(layer);
-  if (!on_host() && travels(layer) && !leaves_finished)
-    writer_.copy(op_name("gradient sum", layer, last), false, Phase::backward, sum(sum_[index], layer, last),
-                 sum(home_sum_[index], layer, last));
+  // A last sum that becomes the finished gradient in place leaves as that. Of others ZeRO-3 sends the last one too; on
+  // a drive nobody would read it.
+  const bool stays = last == last_micro_batch() && (plan_.finishes_in_place(layer) || plan_.sums_on_nvme());
+  if (!on_host() && travels(layer) && !stays)
+    leaving_[class_of(layer)].send("", op_name("gradient sum", layer, last), Phase::backward,
+                                   sum(sum_[index], layer, last), sum(home_sum_[index], layer, last),
+                                   plan_.parameters.gradient_sums);
   if (last == last_micro_batch()) finish(layer);
 }
 

@@ -5,7 +5,8 @@
 // waits in HBM.
 //   one group        a ring of gradient_slots decoder-sized sums (one sum and a ring of finished slabs where the types
 //                    differ), and one for embedding and head together (two where they are tied: both live at once)
-//   several groups   a sum per layer in HBM, or (gradient_sums = dram) in DRAM: it comes back, grows, and leaves again
+//   several groups   a sum per layer in HBM, or (gradient_sums) in DRAM or on NVMe: it comes back, grows, and leaves
+//                    again
 // A finished gradient that waits on NVMe lands in a ring of gradient_slots in DRAM and is written from there.
 // Host sums: each micro-batch's gradient leaves through a ring as gradient_part; a host lane adds it up and finishes.
 #pragma once
@@ -14,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "shared/policy/drive_staging.h"
 #include "shared/policy/writer.h"
 
 namespace penstock {
@@ -25,7 +27,7 @@ class GradientStream {
   /// At the start of the step.
   void start();
   /// Before the first contribution of a visit, which must be the next one of the step: brings the sum so far back,
-  /// where it waits in DRAM and is not on its way already.
+  /// where it waits elsewhere and is not on its way already.
   void enter(int layer, int group);
   /// After the first op of that visit: fetches sums of the visits ahead into slots that are free. A host that waits for
   /// each layer (HostWaits) does not look ahead.
@@ -57,12 +59,15 @@ class GradientStream {
   void make_gpu_sums();
   void make_host_sums();
   void make_finished();
+  void make_sum_staging();
   int class_of(int layer) const;
   void fill_rings(Rings& rings, const std::string& name, TierKind tier, int slots,
                   const std::function<bool(int)>& needs, const std::function<std::int64_t(int)>& bytes,
                   bool for_drive = false);
   bool has_own_sum(int layer) const;
-  bool travels(int layer) const { return plan_.parameters.gradient_sums == TierKind::dram && !has_own_sum(layer); }
+  /// Whether its sum has a home outside of HBM.
+  bool travels(int layer) const { return sums_travel() && !has_own_sum(layer); }
+  bool sums_travel() const { return plan_.parameters.gradient_sums == TierKind::dram || plan_.sums_on_nvme(); }
   bool on_host() const { return plan_.parameters.numerics.sum_on_host; }
   int last_micro_batch() const { return plan_.micro_batches - 1; }
   Access sum(const Place& place, int layer, int micro_batch) const;
@@ -76,7 +81,7 @@ class GradientStream {
   Writer& writer_;
   const Plan& plan_;
   std::vector<Place> sum_;       // by layer: own sum, or the slot of the visit
-  std::vector<Place> home_sum_;  // by layer, in DRAM: sums that travel, host sums
+  std::vector<Place> home_sum_;  // by layer, in DRAM or on NVMe: sums that travel, host sums
   std::vector<Place> part_;      // by layer: slot of the gradient_part being made
   std::vector<Place> finished_;  // by layer: where the finished gradient waits
   std::vector<int> landed_;
@@ -88,6 +93,8 @@ class GradientStream {
   std::size_t next_contribution_ = 0;
   Rings sums_, slabs_, parts_, landings_,
       arrivals_;  // slabs: finished, leaving; landings: parts in DRAM; arrivals: finished, in DRAM on their way
+  /// On their way from and to NVMe, by class: what comes back does not wait for what leaves.
+  DriveStaging coming_[kClasses], leaving_[kClasses];
   Place norm_hbm_, norm_dram_;
 };
 

@@ -69,11 +69,11 @@ struct PolicyParameters {
   TierKind first_activations = TierKind::hbm;
   /// Others that are kept otherwise, by ranges; where ranges overlap the later one counts.
   std::vector<LayerKeep> keep_layers;
-  int activation_slots = 2;             // HBM ring of kept activations when they wait elsewhere
+  int activation_slots = 2;             // HBM ring of kept activations when they wait elsewhere; on NVMe, DRAM ring too
   TierKind gradients = TierKind::dram;  // where finished gradients wait for the norm; nvme: of layers whose states are
                                         // there, the others' in dram
   TierKind gradient_sums =
-      TierKind::hbm;       // where sums wait between groups; dram: they come back, grow and leave again (ZeRO-3)
+      TierKind::hbm;       // where sums wait between groups; elsewhere they come back, grow and leave again (ZeRO-3)
   int gradient_slots = 2;  // HBM ring of gradient sums when one group covers the step
   Numerics numerics;
   OptimizerPlace optimizer_place = OptimizerPlace::host;
@@ -90,11 +90,15 @@ struct PolicyParameters {
   int optimizer_threads = 0;  // 0 = all cores of the machine but those that other lanes need
 };
 
-/// Whether activations of any layer wait in DRAM, behind a ring of activation_slots.
-inline bool activations_travel(const PolicyParameters& p) {
-  return p.activations == TierKind::dram || (p.first_layers > 0 && p.first_activations == TierKind::dram) ||
+/// Whether activations of any layer are to wait there.
+inline bool activations_on(const PolicyParameters& p, TierKind tier) {
+  return p.activations == tier || (p.first_layers > 0 && p.first_activations == tier) ||
          std::any_of(p.keep_layers.begin(), p.keep_layers.end(),
-                     [](const LayerKeep& kept) { return kept.activations == TierKind::dram; });
+                     [tier](const LayerKeep& kept) { return kept.activations == tier; });
+}
+/// Whether any wait outside of HBM, behind a ring of activation_slots.
+inline bool activations_travel(const PolicyParameters& p) {
+  return activations_on(p, TierKind::dram) || activations_on(p, TierKind::nvme);
 }
 
 /// The table of all parameters but the name: calls `row(about, member, values)` for each, in the order in which they
@@ -187,8 +191,8 @@ void each_parameter(Row&& row) {
       ParameterAbout{.key = "activations",
                      .meaning = "where layer inputs and kept regions wait",
                      .settles = {"first_layers", "keep_layers"},
-                     .moves = others(11, {0, 1})},
-      [](auto& p) -> auto& { return p.activations; }, OneOf{tier_names().first(2)});
+                     .moves = others(11, {0, 1, 2})},
+      [](auto& p) -> auto& { return p.activations; }, OneOf{tier_names()});
   row(
       ParameterAbout{.key = "first_layers",
                      .meaning = "so many of the first decoder layers are kept otherwise than the rest, each with its "
@@ -203,7 +207,7 @@ void each_parameter(Row&& row) {
                      .meaning = "where theirs wait",
                      .needs = "first_layers",
                      .counts = only_with_first_layers},
-      [](auto& p) -> auto& { return p.first_activations; }, OneOf{tier_names().first(2)});
+      [](auto& p) -> auto& { return p.first_activations; }, OneOf{tier_names()});
   row(
       ParameterAbout{.key = "keep_layers",
                      .meaning =
@@ -213,7 +217,7 @@ void each_parameter(Row&& row) {
   row(
       ParameterAbout{
           .key = "activation_slots",
-          .meaning = "ring in HBM of what comes back from DRAM",
+          .meaning = "ring in HBM of what comes back from DRAM or NVMe, and one in DRAM for what is on NVMe",
           .moves = steps(2, {-1, 1, 2, 4}, 1, 64, [](const P& p, std::int64_t) { return activations_travel(p); })},
       [](auto& p) -> auto& { return p.activation_slots; }, Count{1, kMostBuffers});
   row(
@@ -230,8 +234,8 @@ void each_parameter(Row&& row) {
   row(
       ParameterAbout{.key = "gradient_sums",
                      .meaning = "where sums wait between groups",
-                     .moves = others(13, {0, 1}, only_with_sums_on_gpu)},
-      [](auto& p) -> auto& { return p.gradient_sums; }, OneOf{tier_names().first(2)});
+                     .moves = others(13, {0, 1, 2}, only_with_sums_on_gpu)},
+      [](auto& p) -> auto& { return p.gradient_sums; }, OneOf{tier_names()});
   row(
       ParameterAbout{
           .key = "gradient_slots", .meaning = "ring of gradients that leave", .moves = steps(3, {-1, 1, 2}, 1, 64)},

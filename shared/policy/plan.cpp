@@ -159,6 +159,12 @@ bool Plan::weights_resident(int layer) const {
   return states_resident(layer) || (among_first(layer, count) && (count < 0 || !is_edge(layer)));
 }
 
+bool Plan::uses_nvme() const {
+  return parameters.nvme_states != 0 || parameters.nvme_weights != 0 || sums_on_nvme() ||
+         std::any_of(kept_alike_.begin(), kept_alike_.end(),
+                     [this](const Range& run) { return activations(run.first) == TierKind::nvme; });
+}
+
 bool Plan::optimizer_on_gpu(int layer) const {
   return parameters.optimizer_place == OptimizerPlace::gpu || states_resident(layer);
 }

@@ -93,7 +93,9 @@ struct Plan {
 
   bool weights_resident(int layer) const;  // in HBM through the step
   bool states_resident(int layer) const;   // states, and so the weights' home, in HBM
-  bool uses_nvme() const { return parameters.nvme_states != 0 || parameters.nvme_weights != 0; }
+  bool uses_nvme() const;
+  /// Whether sums of gradients wait on NVMe between groups; one group leaves none to wait.
+  bool sums_on_nvme() const { return parameters.gradient_sums == TierKind::nvme && !one_group(); }
   bool optimizer_on_gpu(int layer) const;
   bool all_optimizers_on_gpu() const;
   bool any_optimizer_on_gpu() const;

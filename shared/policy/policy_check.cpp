@@ -89,7 +89,6 @@ void check_streams(const PolicyParameters& p, int decoders) {
     const int last = kept.last < 0 ? decoders : kept.last;
     check_range("last layer of keep_layers", last, kept.first, decoders);
     check_range("count of keep_layers", kept.count, 0, last - kept.first + 1);
-    if (kept.activations == TierKind::nvme) fail("keep_layers: \"nvme\" is not supported; hbm or dram");
   }
   if (!p.keep_layers.empty() && p.checkpoint_every > 1)
     fail(
@@ -97,10 +96,6 @@ void check_streams(const PolicyParameters& p, int decoders) {
                     "checkpoint_every = 1",
                     p.checkpoint_every));
   if (p.burst == BurstKind::fixed) check_range("burst_bytes", p.burst_bytes, 1 << 12, std::int64_t{1} << 40);
-  for (const auto& [name, tier] :
-       {std::pair{"activations", p.activations}, std::pair{"first_activations", p.first_activations},
-        std::pair{"gradient_sums", p.gradient_sums}})
-    if (tier == TierKind::nvme) fail(fmt::format("{} = \"nvme\" is not supported; hbm or dram", name));
 }
 
 void check_contradictions(const PolicyParameters& p) {
@@ -119,8 +114,11 @@ void check_contradictions(const PolicyParameters& p) {
   }
   if (p.numerics.sum_on_host && p.gradients == TierKind::hbm)
     fail("gradients summed on the host (sum_on_host) are finished there: gradients = \"hbm\" contradicts it");
-  if (p.numerics.sum_on_host && p.gradient_sums == TierKind::dram)
-    fail("gradient_sums = \"dram\" lets sums travel to the GPU and back; with sum_on_host they never leave the host");
+  if (p.numerics.sum_on_host && p.gradient_sums != TierKind::hbm)
+    fail(
+        fmt::format("gradient_sums = \"{}\" lets sums travel to the GPU and back; with sum_on_host they never leave "
+                    "the host",
+                    tier_names()[static_cast<std::size_t>(p.gradient_sums)]));
 }
 
 void check_nvme(const PolicyParameters& p, int decoders) {

@@ -189,7 +189,7 @@ Access WeightStream::stage(int layer, Phase phase) {
   if (plan_.state_home(layer, TensorKind::weights) != TierKind::nvme) return home;
   const Place place = plan_.is_edge(layer) ? edge_staging_ : staging_[next_staging_++ % staging_.size()];
   const Access staged = Writer::access(place, home.bytes, home.value);
-  writer_.read_nvme(op_name("read weights", layer), phase, home, staged);
+  writer_.fetch_from_nvme(op_name("read weights", layer), phase, home, staged);
   return staged;
 }
 

@@ -78,6 +78,14 @@ int Writer::write_nvme(const std::string& name, Phase phase, const Access& from,
   return copy_on(lane("nvme write", LaneKind::nvme_write), name, phase, from, to);
 }
 
+int Writer::fetch_from_nvme(const std::string& name, Phase phase, const Access& from, const Access& to) {
+  return copy_on(lane("nvme fetch", LaneKind::nvme_read), name, phase, from, to);
+}
+
+int Writer::evict_to_nvme(const std::string& name, Phase phase, const Access& from, const Access& to) {
+  return copy_on(lane("nvme evict", LaneKind::nvme_write), name, phase, from, to);
+}
+
 int Writer::copy_on(int on, const std::string& name, Phase phase, const Access& from, const Access& to) {
   Op op;
   op.name = name;

@@ -88,6 +88,10 @@ class Writer {
   int copy(const std::string& name, bool to_device, Phase phase, const Access& from, const Access& to);
   int read_nvme(const std::string& name, Phase phase, const Access& from, const Access& to);
   int write_nvme(const std::string& name, Phase phase, const Access& from, const Access& to);
+  /// What passes of a step wait for has lanes of its own on the drive: a lane works in list order, and all updates of
+  /// the step before, with their reads and writes, would come first.
+  int fetch_from_nvme(const std::string& name, Phase phase, const Access& from, const Access& to);
+  int evict_to_nvme(const std::string& name, Phase phase, const Access& from, const Access& to);
   /// Within DRAM, on the lane of host updates and with their threads.
   int copy_on_host(const std::string& name, Phase phase, const Access& from, const Access& to);
   int wait(const std::string& name, int op, int layer, Phase phase);

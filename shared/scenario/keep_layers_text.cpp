@@ -12,7 +12,6 @@
 namespace penstock {
 namespace {
 
-constexpr std::string_view kTiers[] = {"hbm", "dram"};  // in the order of TierKind
 constexpr int kMostLayers = 4096;
 
 /// Takes words and numbers from the front of a text.
@@ -71,7 +70,7 @@ LayerKeep read_one(Reader& reader) {
     reader.fail(fmt::format("a range that does not end before it begins ({}-{})", layers.first, layers.last));
   if (reader.take('*')) layers.count = reader.layer();
   layers.keep = static_cast<Keep>(reader.choice(keep_names()));
-  layers.activations = static_cast<TierKind>(reader.choice(kTiers));
+  layers.activations = static_cast<TierKind>(reader.choice(tier_names()));
   return layers;
 }
 
@@ -95,7 +94,7 @@ std::string keep_layers_text(const std::vector<LayerKeep>& layers) {
     if (kept.last != kept.first) text += kept.last < 0 ? "-" : fmt::format("-{}", kept.last);
     if (kept.count != 0) text += fmt::format("*{}", kept.count);
     text += fmt::format(" {} {}", keep_names()[static_cast<std::size_t>(kept.keep)],
-                        kTiers[static_cast<std::size_t>(kept.activations)]);
+                        tier_names()[static_cast<std::size_t>(kept.activations)]);
   }
   return text;
 }

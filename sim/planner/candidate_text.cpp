@@ -28,13 +28,18 @@ const char* kept(Keep keep) {
   return "";
 }
 
+/// "in DRAM"
+std::string place_text(TierKind tier) {
+  return fmt::format("{} {}", tier == TierKind::nvme ? "on" : "in", tier_text(tier));
+}
+
 std::string keep_text(const PolicyParameters& p) {
   std::string text = fmt::format("{} kept", kept(p.keep));
   if (p.checkpoint_every > 1) text += fmt::format(" of 1 layer in {}", p.checkpoint_every);
-  text += fmt::format(" in {}", tier_text(p.activations));
+  text += fmt::format(" {}", place_text(p.activations));
   if (p.first_layers > 0)
-    text += fmt::format(", of the first {} layer{} {} in {}", p.first_layers, p.first_layers == 1 ? "" : "s",
-                        kept(p.first_keep), tier_text(p.first_activations));
+    text += fmt::format(", of the first {} layer{} {} {}", p.first_layers, p.first_layers == 1 ? "" : "s",
+                        kept(p.first_keep), place_text(p.first_activations));
   if (activations_travel(p)) text += fmt::format(" ({} slots)", p.activation_slots);
   return text;
 }
@@ -70,8 +75,8 @@ std::string candidate_text(const Candidate& candidate) {
   text += layers_text("states", p.nvme_states, "on NVMe") + layers_text("weights", p.nvme_weights, "on NVMe");
   if (p.resident_weights >= 0 && p.resident_states >= 0)
     text += fmt::format(", {} weight buffer{}", p.weight_buffers, p.weight_buffers == 1 ? "" : "s");
-  if (p.resident_states >= 0) text += fmt::format(", gradients wait in {}", tier_text(p.gradients));
-  if (p.group > 0 && p.gradient_sums == TierKind::dram) text += ", sums in DRAM";
+  if (p.resident_states >= 0) text += fmt::format(", gradients wait {}", place_text(p.gradients));
+  if (p.group > 0 && p.gradient_sums != TierKind::hbm) text += fmt::format(", sums {}", place_text(p.gradient_sums));
   text += ", " + optimizer_text(p);
   if (p.numerics.chunking.mlp_tokens > 0) text += fmt::format(", MLP by {} tokens", p.numerics.chunking.mlp_tokens);
   return text;

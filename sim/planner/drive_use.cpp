@@ -41,7 +41,14 @@ std::string leave_drive(PolicyParameters& policy) {
   };
   change(policy.nvme_states, 0, "nvme_states = 0");
   change(policy.nvme_weights, 0, "nvme_weights = 0");
-  if (policy.gradients == TierKind::nvme) change(policy.gradients, TierKind::dram, "gradients = \"dram\"");
+  const auto change_tier = [&](TierKind& tier, std::string_view key) {
+    if (tier == TierKind::nvme) change(tier, TierKind::dram, key);
+  };
+  change_tier(policy.gradients, "gradients = \"dram\"");
+  change_tier(policy.activations, "activations = \"dram\"");
+  change_tier(policy.first_activations, "first_activations = \"dram\"");
+  change_tier(policy.gradient_sums, "gradient_sums = \"dram\"");
+  for (LayerKeep& kept : policy.keep_layers) change_tier(kept.activations, "keep_layers without nvme");
   return keys;
 }
 

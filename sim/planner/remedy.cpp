@@ -190,8 +190,11 @@ class Remedies {
     attempt_policy("gradient_slots", kLessAhead, [](auto& p) { p.gradient_slots = 1; });
     attempt_policy("activation_slots", kLessAhead, [](auto& p) { p.activation_slots = 1; });
     attempt_policy("optimizer_place", "the CPU updates", [](auto& p) { p.optimizer_place = OptimizerPlace::host; });
-    if (scenario_.machine.nvme.bytes > 0)
-      attempt_policy("nvme_states", "the drive is written in every step", [](auto& p) { p.nvme_states = -1; });
+    if (scenario_.machine.nvme.bytes > 0) {
+      constexpr const char* kWrites = "the drive is written in every step";
+      attempt_policy("nvme_states", kWrites, [](auto& p) { p.nvme_states = -1; });
+      attempt_policy("activations", kWrites, [](auto& p) { p.activations = TierKind::nvme; });
+    }
   }
 
   void smaller_chunks() {

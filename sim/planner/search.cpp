@@ -203,9 +203,7 @@ class Residencies {
 class Search {
  public:
   Search(const Scenario& scenario, const SearchSpace& space, const SearchOptions& options)
-      : scenario_(scenario), space_(space), options_(options), evaluator_(scenario, options) {
-    bound_shapes();
-  }
+      : scenario_(scenario), space_(space), options_(options), evaluator_(scenario, options) {}
 
   /// What it found within other capacities before counts no more, but for what is known of candidates.
   SearchResult run(const TierCapacities& tiers) {
@@ -214,7 +212,7 @@ class Search {
     open_bound_ = kInfinity;
     has_shortage_ = false;
     result_ = {};
-    result_.shapes = all_shapes_;
+    bound_shapes();
     evaluator_.allow(options_.most_ops * 3 / 5);
     const std::int64_t ops = expected_ops(scenario_, {scenario_.micro_batch, scenario_.policy});
     if (options_.presets && !is_huge(ops, options_.most_ops)) evaluate_presets();
@@ -252,10 +250,15 @@ class Search {
     return best;
   }
 
+  /// Without a drive those that keep nothing on one.
   void bound_shapes() {
     std::vector<Candidate> all = shapes(space_, scenario_);
-    all_shapes_ = static_cast<std::int64_t>(all.size());
     if (all.empty()) throw InputError("search: the space is empty");
+    if (tiers_.nvme == 0)
+      std::erase_if(all, [](const Candidate& shape) { return activations_on(shape.parameters, TierKind::nvme); });
+    result_.shapes = static_cast<std::int64_t>(all.size());
+    shapes_.clear();
+    shape_bounds_.clear();
     std::vector<double> bounds(all.size());
     evaluator_.parallel(all.size(), [&](std::size_t i, PolicyInput& input) {
       bounds[i] = evaluator_.stopped() ? kInfinity : shape_bound(all[i], input);
@@ -270,7 +273,8 @@ class Search {
       shapes_.push_back(all[i]);
       shape_bounds_.push_back(bounds[i]);
     }
-    if (shapes_.empty() && !evaluator_.stopped()) {  // what the scenario fixes contradicts itself: say how
+    if (shapes_.empty() && !all.empty() &&
+        !evaluator_.stopped()) {  // what the scenario fixes contradicts itself: say how
       PolicyInput input = scenario_.policy_input();
       evaluator_.bound(all.front(), input);
     }
@@ -470,7 +474,6 @@ class Search {
   const SearchOptions& options_;
   Evaluator evaluator_;
   TierCapacities tiers_;
-  std::int64_t all_shapes_ = 0;
   std::vector<Candidate> shapes_;  // those without contradictions, by their bounds
   std::vector<double> shape_bounds_;
   std::vector<Evaluated> ranking_;

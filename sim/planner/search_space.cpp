@@ -45,6 +45,13 @@ std::vector<int> micro_batches(const Scenario& scenario) {
   return result;
 }
 
+/// Where kept activations may wait.
+std::vector<TierKind> places(const Scenario& scenario) {
+  std::vector<TierKind> tiers{TierKind::hbm, TierKind::dram};
+  if (scenario.machine.nvme.bytes > 0) tiers.push_back(TierKind::nvme);
+  return tiers;
+}
+
 /// Negative, zero, positive; of the micro-batch first, then in the order of the table of parameters.
 int compared(const Candidate& a, const Candidate& b) {
   const auto order = [](const auto& x, const auto& y) { return x < y ? -1 : y < x ? 1 : 0; };
@@ -150,7 +157,7 @@ class Neighbours {
       if (p.first_layers > 0) add_first(p.first_layers + step, p.first_keep, p.first_activations);
     if (p.first_layers == 1) add([&](PolicyParameters& q) { set_first(q, 0, Keep::input, TierKind::hbm); });
     for (const Keep keep : {Keep::everything, Keep::input_attention, Keep::input})
-      for (const TierKind tier : {TierKind::hbm, TierKind::dram}) {
+      for (const TierKind tier : places(scenario_)) {
         if (p.first_layers > 0 && (keep != p.first_keep || tier != p.first_activations))
           add_first(p.first_layers, keep, tier);
         if (p.first_layers == 0)
@@ -201,7 +208,7 @@ SearchSpace default_space(const Scenario& scenario) {
   if (numerics.chunking.mlp_tokens == 0) space.chunkings.push_back({4096, numerics.chunking.loss_tokens});
   space.keeps = {
       {Keep::everything, 1}, {Keep::input_attention, 1}, {Keep::input, 1}, {Keep::input, 2}, {Keep::input, 4}};
-  space.activations = {TierKind::hbm, TierKind::dram};
+  space.activations = places(scenario);
   space.gradients = {TierKind::dram};
   space.gradient_sums = {TierKind::hbm};
   if (!numerics.sum_on_host) {
@@ -334,7 +341,7 @@ std::vector<Candidate> shapes(const SearchSpace& space, const Scenario& scenario
           p.activations = activations;
           p.gradients = gradients;
           p.gradient_sums = sums;
-          if (p.group == 0 && sums == TierKind::dram && space.gradient_sums.size() > 1) continue;
+          if (p.group == 0 && sums != TierKind::hbm && space.gradient_sums.size() > 1) continue;
           firsts([&] { slots(next); });
         }
   };

@@ -29,7 +29,15 @@ class Ledger {
 
  private:
   bool on_host() const { return plan_.parameters.numerics.sum_on_host; }
-  bool in_dram(int layer) const { return plan_.activations(layer) == TierKind::dram; }
+  /// Of activations that leave HBM, or come back.
+  void leaves(int layer, std::int64_t bytes) {
+    if (plan_.activations(layer) != TierKind::hbm) traffic_.d2h += bytes;
+    if (plan_.activations(layer) == TierKind::nvme) traffic_.nvme_write += bytes;
+  }
+  void returns(int layer, std::int64_t bytes) {
+    if (plan_.activations(layer) != TierKind::hbm) traffic_.h2d += bytes;
+    if (plan_.activations(layer) == TierKind::nvme) traffic_.nvme_read += bytes;
+  }
   std::int64_t beyond_ring(std::int64_t layers) const {
     return std::max<std::int64_t>(0, layers - plan_.parameters.weight_buffers);
   }
@@ -42,12 +50,12 @@ class Ledger {
     const int layer = visit.layer;
     const std::int64_t count = plan_.micro_batches;
     if (visit.kind == VisitKind::forward) {
-      if (const int next = layer + 1; next < plan_.head && in_dram(next) && plan_.is_checkpoint(next))
-        traffic_.d2h += count * plan_.boundary;
-      if (layer > 0 && in_dram(layer)) traffic_.d2h += count * plan_.kept(layer);
-    } else if (plan_.kind(layer) == LayerKind::decoder && in_dram(layer)) {
-      if (plan_.is_checkpoint(layer)) traffic_.h2d += count * plan_.boundary;
-      traffic_.h2d += count * plan_.kept(layer);
+      if (const int next = layer + 1; next < plan_.head && plan_.is_checkpoint(next))
+        leaves(next, count * plan_.boundary);
+      if (layer > 0) leaves(layer, count * plan_.kept(layer));
+    } else if (plan_.kind(layer) == LayerKind::decoder) {
+      if (plan_.is_checkpoint(layer)) returns(layer, count * plan_.boundary);
+      returns(layer, count * plan_.kept(layer));
     }
   }
 
@@ -90,6 +98,13 @@ class Ledger {
     if (on_host()) return;
     const bool own = (home_in_hbm && plan_.finishes_in_place(layer)) ||
                      (groups_ > 1 && plan_.parameters.gradient_sums == TierKind::hbm);
+    if (plan_.sums_on_nvme() && !own) {
+      const std::int64_t bytes = layers * (groups_ - 1) * sum;
+      traffic_.h2d += bytes;
+      traffic_.d2h += bytes;
+      traffic_.nvme_read += bytes;
+      traffic_.nvme_write += bytes;
+    }
     if (plan_.parameters.gradient_sums == TierKind::dram && !own) {
       traffic_.h2d += layers * (groups_ - 1) * sum;
       // The last one leaves as the finished gradient if that takes its place.

@@ -40,6 +40,14 @@ class DriveRunsTest : public testing::Test {
     in.parameters.gradients = gradients;
     return in;
   }
+  /// Kept activations and sums of gradients there, by groups of one micro-batch.
+  static PolicyInput passes_on_drive(PolicyInput in, int slots) {
+    in.parameters.group = 1;
+    in.parameters.keep = Keep::input_attention;
+    in.parameters.activations = in.parameters.gradient_sums = TierKind::nvme;
+    in.parameters.activation_slots = in.parameters.gradient_slots = slots;
+    return in;
+  }
   /// What ends a run whose transfers fail as told.
   std::string failure(std::map<int, IoFault> reads, std::map<int, IoFault> writes,
                       const std::function<void(int)>& before_wait = {}, double watchdog_seconds = 0) const {
@@ -68,6 +76,10 @@ TEST_F(DriveRunsTest, TheBitsAreTheSameWhereverStatesAndGradientsAre) {
     if (make_uring_queue(1) != nullptr) {
       EXPECT_EQ(bits(in, [] { return make_uring_queue(8); }), reference) << "io_uring " << in.parameters.nvme_states;
     }
+  }
+  for (const int slots : {1, 2}) {
+    EXPECT_EQ(bits(passes_on_drive(on_drive(0, 0, TierKind::dram), slots), threads), reference) << slots;
+    EXPECT_EQ(bits(passes_on_drive(on_drive(-1, -1, TierKind::nvme), slots), threads), reference) << slots;
   }
   // In all three tiers at once.
   PolicyInput mixed = on_drive(2, 1, TierKind::dram);

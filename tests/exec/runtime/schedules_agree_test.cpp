@@ -73,6 +73,28 @@ const std::vector<Variant>& variants() {
        [](PolicyParameters& p) { p.nvme_states = -1, p.nvme_slots = 1, p.gradients = TierKind::nvme; }},
       {"one layer in hbm, two on nvme with their weights",
        [](PolicyParameters& p) { p.group = 2, p.resident_states = 1, p.nvme_states = 2, p.nvme_weights = 2; }},
+      {"attention kept on nvme, sums there too, groups of 1",
+       [](PolicyParameters& p) {
+         p.group = 1, p.keep = Keep::input_attention, p.activations = TierKind::nvme, p.activation_slots = 1;
+         p.gradient_sums = TierKind::nvme, p.gradient_slots = 1;
+       }},
+      {"everything on nvme, groups of 2",
+       [](PolicyParameters& p) {
+         p.group = 2, p.nvme_states = p.nvme_weights = -1, p.gradients = p.gradient_sums = TierKind::nvme;
+         p.keep = Keep::everything, p.activations = TierKind::nvme, p.activation_slots = 3;
+       }},
+      {"levels by layer in all three tiers",
+       [](PolicyParameters& p) {
+         p.keep_layers = {{1, 2, 0, Keep::everything, TierKind::nvme},
+                          {2, 3, 1, Keep::input, TierKind::dram},
+                          {4, -1, 0, Keep::input_attention, TierKind::hbm}};
+       }},
+      {"blocks of 2 on nvme behind a first layer in dram, sums on nvme, the last group smaller",
+       [](PolicyParameters& p) {
+         p.group = 1, p.first_group = 3, p.checkpoint_every = 2, p.activations = TierKind::nvme;
+         p.first_layers = 1, p.first_keep = Keep::input_attention, p.first_activations = TierKind::dram;
+         p.gradient_sums = TierKind::nvme;
+       }},
       {"weights on nvme alone", [](PolicyParameters& p) { p.nvme_weights = -1; }},
       {"waits per buffer", [](PolicyParameters& p) { p.group = 1, p.host_waits = HostWaits::per_buffer; }},
   };

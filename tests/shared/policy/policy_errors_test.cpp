@@ -81,9 +81,10 @@ TEST(PolicyErrors, Contradictions) {
     in.parameters.numerics.sum_on_host = true;
     in.parameters.gradient_sums = TierKind::dram;
   });
-  expect_refused("first_activations = \"nvme\"",
-                 [](PolicyInput& in) { in.parameters.first_activations = TierKind::nvme; });
-  expect_refused("activations = \"nvme\"", [](PolicyInput& in) { in.parameters.activations = TierKind::nvme; });
+  expect_refused("gradient_sums = \"nvme\"", [](PolicyInput& in) {
+    in.parameters.numerics.sum_on_host = true;
+    in.parameters.gradient_sums = TierKind::nvme;
+  });
 }
 
 TEST(PolicyErrors, Nvme) {

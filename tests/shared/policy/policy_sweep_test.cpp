@@ -168,10 +168,10 @@ PolicyInput random_input(std::mt19937_64& random) {
   p.resident_states = pick(0, 1) == 0 ? 0 : pick(-1, 5);
   p.keep = static_cast<Keep>(pick(0, 2));
   p.checkpoint_every = pick(1, 6);
-  p.activations = static_cast<TierKind>(pick(0, 1));
+  p.activations = static_cast<TierKind>(pick(0, 2));
   p.first_layers = pick(0, 1) * pick(0, 5);
   p.first_keep = static_cast<Keep>(pick(0, 2));
-  p.first_activations = static_cast<TierKind>(pick(0, 1));
+  p.first_activations = static_cast<TierKind>(pick(0, 2));
   p.resident_edges = pick(0, 3) == 0;
   for (int i = pick(0, 1) * pick(0, 3); i > 0; --i) {
     LayerKeep kept;
@@ -179,13 +179,13 @@ PolicyInput random_input(std::mt19937_64& random) {
     kept.last = pick(0, 1) == 0 ? -1 : pick(kept.first, 5);
     kept.count = pick(0, (kept.last < 0 ? 5 : kept.last) - kept.first + 1);
     kept.keep = static_cast<Keep>(pick(0, 2));
-    kept.activations = static_cast<TierKind>(pick(0, 1));
+    kept.activations = static_cast<TierKind>(pick(0, 2));
     p.keep_layers.push_back(kept);
   }
   if (!p.keep_layers.empty() && pick(0, 3) > 0) p.checkpoint_every = 1;
   p.activation_slots = pick(1, 4);
   p.gradients = static_cast<TierKind>(pick(0, 1));
-  p.gradient_sums = static_cast<TierKind>(pick(0, 1));
+  p.gradient_sums = static_cast<TierKind>(pick(0, 2));
   p.gradient_slots = pick(1, 4);
   p.optimizer_place = static_cast<OptimizerPlace>(pick(0, 1));
   p.optimizer_time = static_cast<OptimizerTime>(pick(0, 2));

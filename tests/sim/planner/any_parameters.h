@@ -26,12 +26,12 @@ inline PolicyParameters any_parameters(std::mt19937& random) {
   p.nvme_slots = any_of(random, {1, 2, 3});
   p.keep = any_of(random, {Keep::input, Keep::input_context, Keep::input_attention, Keep::everything});
   p.checkpoint_every = any_of(random, {1, 1, 2, 3});
-  p.activations = any_of(random, {TierKind::hbm, TierKind::dram});
+  p.activations = any_of(random, {TierKind::hbm, TierKind::dram, TierKind::nvme});
   p.first_layers = any_of(random, {0, 0, 1, 3, 5});
   p.first_keep = any_of(random, {Keep::input, Keep::input_context, Keep::input_attention, Keep::everything});
-  p.first_activations = any_of(random, {TierKind::hbm, TierKind::dram});
+  p.first_activations = any_of(random, {TierKind::hbm, TierKind::dram, TierKind::nvme});
   p.gradients = any_of(random, {TierKind::hbm, TierKind::dram, p.nvme_states != 0 ? TierKind::nvme : TierKind::dram});
-  p.gradient_sums = any_of(random, {TierKind::hbm, TierKind::dram});
+  p.gradient_sums = any_of(random, {TierKind::hbm, TierKind::dram, TierKind::nvme});
   p.optimizer_place = any_of(random, {OptimizerPlace::host, OptimizerPlace::gpu});
   if (p.nvme_states != 0) p.optimizer_place = OptimizerPlace::host;
   p.optimizer_time = any_of(random, {OptimizerTime::end, OptimizerTime::next_forward});
