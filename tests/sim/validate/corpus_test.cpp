@@ -19,8 +19,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kMedianStep = 0.02;
-constexpr double kMedianStall = 0.02, kMaximumStall = 0.05;
+struct Thresholds {
+  double median_step, maximum_step, median_stall, maximum_stall;
+};
+constexpr Thresholds kThresholds{0.02, kProfileError, 0.02, 0.05};
+constexpr Thresholds kWithDrive{0.05, 0.10, 0.03, 0.03};  // of folders whose names end in "-drive"
 constexpr double kTau = 0.95;
 /// Explained in docs/validation.md.
 const std::vector<std::string> kUnsteady{"2026-11-29/0.5b-16x1024-zero3-offload",
@@ -45,13 +48,14 @@ TEST(Corpus, IsPredictedWithinTheThresholds) {
   for (const fs::path& folder : folders) {
     SCOPED_TRACE(folder.string());
     const std::vector<RecordedRow> rows = validate_folder(folder, {}).recorded;
-    EXPECT_LE(step_errors(rows).median, kMedianStep);
-    EXPECT_LE(stall_errors(rows).median, kMedianStall);
+    const Thresholds& most = folder.filename().string().ends_with("-drive") ? kWithDrive : kThresholds;
+    EXPECT_LE(step_errors(rows).median, most.median_step);
+    EXPECT_LE(stall_errors(rows).median, most.median_stall);
     std::vector<std::string> unsteady;
     for (const RecordedRow& row : rows) {
-      EXPECT_LE(row.step_error, std::max(kProfileError, row.spread)) << row.scenario;
-      EXPECT_LE(row.stall_error, std::max(kMaximumStall, row.spread)) << row.scenario;
-      if (row.step_error > kProfileError || row.stall_error > kMaximumStall) unsteady.push_back(row.scenario);
+      EXPECT_LE(row.step_error, std::max(most.maximum_step, row.spread)) << row.scenario;
+      EXPECT_LE(row.stall_error, std::max(most.maximum_stall, row.spread)) << row.scenario;
+      if (row.step_error > most.maximum_step || row.stall_error > most.maximum_stall) unsteady.push_back(row.scenario);
     }
     if (folder.filename() == "h200") {
       EXPECT_EQ(unsteady, kUnsteady);
