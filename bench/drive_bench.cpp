@@ -2,7 +2,7 @@
 // after the other in turns, so that a drive that changes meets both. Prints a row for each, and what of the best plain
 // one the store reaches.
 //
-//   drive_bench FOLDER [--bytes SIZE] [--seconds SECONDS] [--rounds ROUNDS] [--json FILE]
+//   drive_bench FOLDER [--bytes SIZE] [--transfer SIZE] [--depth COUNT] [--seconds SECONDS] [--rounds ROUNDS] [--json FILE]
 //
 // A copy is 64 MiB. Plain: one thread reads and one writes, each call as large as the row says, one call after the other,
 // in one file. Store: exec/store as `run` uses it, a thread for each lane, checksums noted and verified.
@@ -97,7 +97,8 @@ class PlainFile {
 
 struct Options {
   std::filesystem::path folder, json;
-  std::string size = "4 GiB";
+  std::string size = "4 GiB", transfer = "16 MiB";
+  int depth = kDefaultDepth;
   double seconds = 3;
   int rounds = 5;
 };
@@ -119,7 +120,8 @@ void compare(const Options& options) {
   place.named = false;
   StoreShape shape;
   shape.bytes = copies * kCopyBytes;
-  BlockStore store(place, shape, make_io_queue(kDefaultDepth), make_io_queue(kDefaultDepth));
+  shape.transfer_bytes = parse_bytes(options.transfer, "--transfer");
+  BlockStore store(place, shape, make_io_queue(options.depth), make_io_queue(options.depth));
   const std::span<std::byte> ranges[] = {span(reading), span(writing)};
   store.expect(ranges);
 
@@ -185,6 +187,10 @@ int main(int argc, char** argv) {
   CLI::App app("The store of a run beside plain sequential direct I/O, reading and writing at once");
   app.add_option("FOLDER", options.folder, "on the drive")->required();
   app.add_option("--bytes", options.size, "of each file")->capture_default_str();
+  app.add_option("--transfer", options.transfer, "what one transfer of the store moves")->capture_default_str();
+  app.add_option("--depth", options.depth, "its transfers in flight each way")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 256));
   app.add_option("--seconds", options.seconds, "of each row in each round")->capture_default_str();
   app.add_option("--rounds", options.rounds, "")->capture_default_str()->check(CLI::Range(1, 100));
   app.add_option("--json", options.json, "the rows as JSON");

@@ -24,7 +24,8 @@ namespace {
 
 constexpr std::int64_t kCopyBytes = std::int64_t{64} << 20;
 constexpr std::int64_t kLeastFreeBytes = std::int64_t{1} << 30;
-constexpr std::int64_t kTransfers[] = {std::int64_t{256} << 10, std::int64_t{1} << 20, std::int64_t{4} << 20};
+constexpr std::int64_t kTransfers[] = {std::int64_t{256} << 10, std::int64_t{1} << 20, std::int64_t{4} << 20,
+                                       std::int64_t{16} << 20};
 constexpr int kDepths[] = {1, 4, 16, 32};
 constexpr int kLeastCopies = 3;
 constexpr double kAsGood = 0.97;      // of the best

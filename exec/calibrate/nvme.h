@@ -25,7 +25,7 @@ struct NvmeEffort {
 };
 
 /// Copies of 64 MiB with random contents in a file of half of what is free, most_bytes at most: written whole once; then
-/// read and written in transfers of 256 KiB to 4 MiB, 1 to 32 of them in flight; then, cut as is best (within 3 %, the
+/// read and written in transfers of 256 KiB to 16 MiB, 1 to 32 of them in flight; then, cut as is best (within 3 %, the
 /// least in flight), both at once, and written on and on. Then 4 KiB are read at random places one after the other. The
 /// file has no name once it is made, so that it goes with the process however that ends.
 /// Throws InputError before anything is written if the folder is missing, cannot be written, has less than 1 GiB free,

@@ -57,7 +57,7 @@ TEST(MeasureNvme, HasEveryFigureAndLeavesNothingBehind) {
   EXPECT_GT(drive.latency_seconds, 0);
   EXPECT_GT(drive.both_read_bytes_per_second, 0);
   EXPECT_GT(drive.both_write_bytes_per_second, 0);
-  ASSERT_EQ(drive.points.size(), 12u);
+  ASSERT_EQ(drive.points.size(), 16u);
   EXPECT_TRUE(std::any_of(drive.points.begin(), drive.points.end(), [&](const NvmePoint& point) {
     return point.transfer_bytes == drive.transfer_bytes && point.depth == drive.depth;
   }));
