@@ -121,7 +121,10 @@ void each_parameter(Row&& row) {
   static constexpr std::string_view kHostWaits[] = {"none", "per_layer", "per_buffer", "on_compute"};
   const auto only_with_first_layers = [](const P& p) { return p.first_layers > 0; };
   const auto only_with_nvme_states = [](const P& p, std::int64_t) { return p.nvme_states != 0; };
-  const auto only_with_sums_on_gpu = [](const P& p, std::int64_t) { return !p.numerics.sum_on_host; };
+  // One group leaves no sum to wait on a drive: it would be the same schedule.
+  const auto only_with_sums_on_gpu = [](const P& p, std::int64_t tier) {
+    return !p.numerics.sum_on_host && (tier != static_cast<std::int64_t>(TierKind::nvme) || p.group > 0);
+  };
 
   row(
       ParameterAbout{.key = "group",

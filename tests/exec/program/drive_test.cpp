@@ -78,6 +78,9 @@ TEST_F(DriveTest, TheLossesAreThoseOfDramAndNothingIsLeft) {
   EXPECT_EQ(losses(kOnDrive), reference);
   EXPECT_EQ(losses("--set policy.nvme_states=1 --set policy.gradients=nvme --set machine.nvme_path=b"), reference);
   EXPECT_EQ(losses("--set policy.nvme_states=all --set 'machine.nvme_path=[\"a\", \"b\"]'"), reference);
+  EXPECT_EQ(losses("--set policy.group=1 --set policy.activations=nvme --set policy.gradient_sums=nvme "
+                   "--set policy.keep=input_attention --set machine.nvme_path=a"),
+            reference);
   for (const char* folder : {"a", "b"}) EXPECT_TRUE(fs::is_empty(folder_.path() / folder)) << folder;
   const Outcome outcome = run("run s.toml --steps 1 " + kOnDrive);
   EXPECT_MENTIONS(outcome.out, "\nstore a: 1 file, ");

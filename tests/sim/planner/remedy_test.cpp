@@ -70,7 +70,8 @@ TEST(Remedy, AFixedKeepLevelIsNamedWithTheValueThatFits) {
 
 TEST(Remedy, OfAPresetItNamesTheKeysOfThePreset) {
   const std::string file = "qwen2.5-3b-h200.toml";
-  const Overrides overrides{"policy.name=resident", "policy.keep=everything", "workload.micro_batch=80"};
+  const Overrides overrides{"policy.name=resident", "policy.keep=everything", "workload.micro_batch=80",
+                            "machine.nvme=0 B"};
   const std::vector<Remedy> found = remedies(read(file, overrides));
   expect_that_each_is_enough(file, overrides, found);
   ASSERT_EQ(found.size(), 3u) << remedies_text(found);
