@@ -84,7 +84,7 @@ struct Scenario {
   std::vector<std::filesystem::path> files;
 
   /// So many sequences of the workload.
-  BatchShape shape(std::int64_t of_sequences) const { return {of_sequences, sequence_length, rows, squared_lengths}; }
+  BatchShape shape(std::int64_t of_sequences) const;
   /// What make_schedule needs; the libraries' workspace by model, length and run.deterministic, none on the host.
   PolicyInput policy_input() const;
 };

@@ -315,6 +315,12 @@ class ScenarioReader {
 
 }  // namespace
 
+BatchShape Scenario::shape(std::int64_t of_sequences) const {
+  // Rows may have been made shorter since.
+  const double whole = static_cast<double>(sequence_length) * static_cast<double>(sequence_length);
+  return {of_sequences, sequence_length, rows, std::min(squared_lengths, whole)};
+}
+
 PolicyInput Scenario::policy_input() const {
   PolicyInput input;
   input.model = model;
@@ -322,7 +328,7 @@ PolicyInput Scenario::policy_input() const {
   input.sequences = sequences;
   input.micro_batch = micro_batch;
   input.rows = rows;
-  input.squared_lengths = squared_lengths;
+  input.squared_lengths = shape(1).squared_lengths;
   const TierCapacities usable = usable_memory(machine);
   input.hbm_bytes = usable.hbm;
   input.dram_bytes = usable.dram;

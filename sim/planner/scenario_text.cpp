@@ -34,7 +34,7 @@ constexpr std::pair<std::string_view, CatalogueKind> kCatalogueKeys[] = {
     {"model.config", CatalogueKind::model},        {"machine.hardware", CatalogueKind::hardware},
     {"machine.card", CatalogueKind::card},         {"machine.host", CatalogueKind::host},
     {"machine.software", CatalogueKind::software}, {"cost.prices", CatalogueKind::prices}};
-constexpr std::string_view kOtherPaths[] = {"machine.profile", "machine.nvme_path", "run.data",
+constexpr std::string_view kOtherPaths[] = {"machine.profile", "machine.nvme_path", "workload.data", "run.data",
                                             "run.weights",     "checkpoint.folder", "log.metrics"};
 
 /// Whether the value is a name that means the same wherever the scenario lies. Cards and hosts go by many names.
