@@ -17,9 +17,6 @@ ssize_t FileCalls::pwrite(int descriptor, const void* bytes, std::size_t count, 
 }
 int FileCalls::fsync(int descriptor) { return ::fsync(descriptor); }
 int FileCalls::close(int descriptor) { return ::close(descriptor); }
-int FileCalls::allocate(int descriptor, std::int64_t bytes) {
-  return ::fallocate(descriptor, FALLOC_FL_KEEP_SIZE, 0, bytes);
-}
 int FileCalls::unlink(const char* path) { return ::unlink(path); }
 int FileCalls::mkdir(const char* path, mode_t mode) { return ::mkdir(path, mode); }
 int FileCalls::rmdir(const char* path) { return ::rmdir(path); }

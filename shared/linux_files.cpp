@@ -8,6 +8,10 @@
 
 namespace penstock {
 
+int FileCalls::allocate(int descriptor, std::int64_t bytes) {
+  return ::fallocate(descriptor, FALLOC_FL_KEEP_SIZE, 0, bytes);
+}
+
 int FileCalls::exchange(const char* one, const char* other) {
   return ::renameat2(AT_FDCWD, one, AT_FDCWD, other, RENAME_EXCHANGE);
 }

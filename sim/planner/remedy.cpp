@@ -24,7 +24,6 @@ constexpr std::int64_t kMostBytes = 4096 * kGiB;  // of a tier that is asked for
 constexpr std::int64_t kCapacityStep = 1 * kGiB;  // capacities are whole GiB
 
 constexpr const char* kOtherBits = "sums in another order: the last bits differ";
-constexpr const char* kOtherMathematics = "other mathematics";
 
 /// A scenario with one key changed that fits.
 struct Trial {
