@@ -457,7 +457,8 @@ class Search {
     std::erase_if(all, [&](const Evaluated& entry) {
       return !fits(entry.arenas, tiers_) || entry.step_seconds > kSlowestOfFront * best_seconds();
     });
-    std::sort(all.begin(), all.end(), [&](const Evaluated& a, const Evaluated& b) {
+    // Stable, so that of equals the same one stands in the front whatever the standard library.
+    std::stable_sort(all.begin(), all.end(), [&](const Evaluated& a, const Evaluated& b) {
       return std::pair(bytes(a), a.step_seconds) < std::pair(bytes(b), b.step_seconds);
     });
     std::vector<Evaluated> result;

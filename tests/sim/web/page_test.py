@@ -1,0 +1,404 @@
+#!/usr/bin/env python3
+"""The page in browsers, as people use it: every control, what is wrong beside its field, files dropped on it, back and
+forward, nothing asked of the network, nothing said on the console.
+
+usage: page_test.py PENSTOCK-SIM PAGE-FOLDER SOURCE-FOLDER [--browser chromium|firefox] [--pictures FOLDER]
+What the page must say is what the native program says. Exits with 77 (skipped) where the browser is not installed.
+"""
+import argparse
+import functools
+import http.server
+import json
+import pathlib
+import subprocess
+import sys
+import threading
+import time
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "report"))
+from browser import Browser, find_chromium  # noqa: E402
+from firefox import Firefox, find_firefox  # noqa: E402
+
+SKIPPED = 77
+PATIENCE_S = 120
+SIZES = ((1400, 900), (800, 1000), (390, 844))
+HOSTILE = "</script><img src=x onerror=alert(1)>\"'&<b>"
+ASKED = ["--model=qwen2.5-0.5b", "--gpu=RTX 4090"]
+
+
+class Chromium(Browser):
+    """With addresses instead of files."""
+
+    def open(self, url):
+        self.events.clear()
+        self.call("Page.navigate", url=url)
+        deadline = time.monotonic() + PATIENCE_S
+        while "Page.loadEventFired" not in self.events:
+            self.note(self.read(deadline))
+
+
+def native(*words):
+    return subprocess.run([NATIVE, *words], cwd=SOURCE, capture_output=True, text=True)
+
+
+def sentence(*words):
+    """What the terminal's program says is wrong."""
+    lines = [line for line in native(*words).stderr.splitlines() if ": note: " not in line]
+    return " ".join(lines).removeprefix("penstock-sim: ").replace("scenarios/", "/scenarios/").replace("//scenarios", "/scenarios")
+
+
+def words(text):
+    return " ".join(text.split())
+
+
+class Page(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.browser = Chromium(find_chromium()) if ARGUMENTS.browser == "chromium" else Firefox(find_firefox())
+        cls.home = (PAGE / "index.html").as_uri()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.browser.close()
+
+    def setUp(self):
+        if ARGUMENTS.browser == "chromium":
+            self.browser.errors.clear()
+            self.browser.requests.clear()
+        self.browser.size(1400, 900)
+
+    def tearDown(self):
+        self.assertEqual(list(self.browser.errors), [])
+
+    # --- what a person does --------------------------------------------------------------------------------------------
+
+    def run_script(self, script):
+        return self.browser.run(script)
+
+    def wait(self, condition, what):
+        """Until a condition of the page holds; the page itself says when."""
+        done = self.run_script(f"""new Promise(done => {{
+            const look = () => {{ if ({condition}) {{ clearTimeout(late); watch.disconnect(); done(true); }} }};
+            const watch = new MutationObserver(look);
+            const late = setTimeout(() => {{ watch.disconnect(); done(false); }}, {PATIENCE_S * 500});
+            watch.observe(document, {{attributes: true, childList: true, subtree: true}});
+            look(); }})""")
+        self.assertTrue(done, f"{what}: {self.run_script('document.documentElement.outerHTML.slice(0, 200)')} {self.text('#status')}")
+
+    def answered(self):
+        self.wait("['answered', 'refused', 'failed'].includes(document.documentElement.dataset.state)", "no answer")
+        return self.run_script("document.documentElement.dataset.state")
+
+    def looked_further(self):
+        self.wait("document.documentElement.dataset.further === 'done'", "no end")
+
+    def open(self, question="model=qwen2.5-0.5b&gpu=RTX+4090"):
+        self.browser.open("about:blank")
+        self.browser.open(self.home + "#" + question if question else self.home)
+        return self.answered()
+
+    def change(self, fields):
+        """Types into fields, by their ids, and waits for the answer."""
+        self.run_script(f"""document.documentElement.dataset.state = 'typed';
+            for (const [id, value] of Object.entries({json.dumps(fields)})) {{
+              const field = document.getElementById(id);
+              if (field.type === 'checkbox') field.checked = value; else field.value = value;
+              field.dispatchEvent(new Event('input', {{bubbles: true}}));
+              field.dispatchEvent(new FocusEvent('focusout', {{bubbles: true}}));
+            }} 1""")
+        return self.answered()
+
+    def drop(self, text, name="config.json"):
+        self.run_script(f"""document.documentElement.dataset.state = 'typed';
+            const carried = new DataTransfer();
+            carried.items.add(new File([{json.dumps(text)}], {json.dumps(name)}));
+            document.body.dispatchEvent(new DragEvent('drop', {{dataTransfer: carried, bubbles: true, cancelable: true}})); 1""")
+        return self.answered()
+
+    def text(self, selector):
+        return self.run_script(f"document.querySelector({selector!r})?.textContent ?? ''")
+
+    def command(self):
+        return self.text("#again pre")
+
+    def error(self, field):
+        return words(self.text(f"#{field}-error"))
+
+    # --- tests ---------------------------------------------------------------------------------------------------------
+
+    def test_the_first_question_is_answered_from_disk_as_the_terminal_answers_it(self):
+        began = time.monotonic()
+        self.assertEqual(self.open(""), "answered")
+        first = time.monotonic() - began
+        asked = ["--model=qwen2.5-7b", "--gpu=RTX 4090", "--ram=128GB", "--tokens=1B"]
+        expected = json.loads(native("simulate", *asked, "--json").stdout)
+        page_says = self.run_script(f"""new Engine().run({json.dumps(['simulate', *asked, '--json'])}).then(done => done.out)""")
+        self.assertEqual(json.loads(page_says)["schedule"], expected["schedule"])
+        self.assertIn(f"{expected['tokens_per_second']:,.0f}", self.text("#answer .tiles"))
+        self.assertEqual(self.command(), "penstock-sim simulate --model qwen2.5-7b --gpu 'RTX 4090' --ram 128GB --tokens 1B")
+        self.assertIn("range is from: uncalibrated: RTX 4090", self.text("#speed"))
+        self.assertIn("113 h (4.7 days)", self.text("#money"))
+        self.assertIn("host desktop", self.text("#answer"))
+        self.looked_further()
+        self.assertIn("64 gb more dram", self.text("#next"))
+        self.assertIn("matmul", self.text("#faster"))
+        began = time.monotonic()
+        self.assertEqual(self.change({"ram": "96 GB"}), "answered")
+        print(f"\n{ARGUMENTS.browser}: first answer {first:.1f} s after opening, the next {time.monotonic() - began:.1f} s "
+              f"after typing (0.25 s of it the pause)")
+
+    def test_72b_says_how_far_it_is(self):
+        began = time.monotonic()
+        self.browser.open("about:blank")
+        self.browser.open(self.home + "#model=qwen2.5-72b&gpu=h200&host=server-two-sockets&ram=1536GB")
+        self.wait("document.getElementById('progress').textContent !== ''", "no progress")
+        self.assertEqual(self.answered(), "answered")
+        print(f"\n{ARGUMENTS.browser}: 72B on H200 and 1.5 TB answered in {time.monotonic() - began:.1f} s")
+        self.run_script("document.getElementById('stop').click()")
+        self.assertIn("Stopped", self.text("#status"))
+        self.assertEqual(self.run_script("document.getElementById('stop').hidden"), True)
+
+    def test_every_field_reaches_the_command_and_the_address(self):
+        self.open()
+        self.run_script("document.getElementById('more').open = true")
+        values = {"model": "qwen2.5-1.5b", "gpu": "rtx5090", "host": "workstation", "ram": "256 GB", "drive": "2 TB",
+                  "context": "2048", "step": "65536", "tokens": "2B", "policy": "megatrain", "set": "workload.micro_batch=2; policy.name=penstock",
+                  "rent": "0.7", "price": "5000", "life": "3", "electricity": "0.3", "watts": "700 W"}
+        self.wait("document.documentElement.dataset.catalogue === 'offered'", "no catalogue")
+        for field, value in values.items():
+            with self.subTest(field=field):
+                self.assertEqual(self.change({field: value}), "answered", self.text("#general-error"))
+                for part in value.split(";"):
+                    self.assertIn(part.strip(), self.command())
+                self.assertIn(f"{field}=", self.run_script("location.hash"))
+        options = ["--model=qwen2.5-1.5b", "--gpu=rtx5090", "--host=workstation", "--ram=256 GB", "--drive=2 TB",
+                   "--sequence-length=2048", "--tokens-per-step=65536", "--tokens=2B", "--set=policy.name=megatrain",
+                   "--set=workload.micro_batch=2", "--set=policy.name=penstock", "--rent=0.7", "--price=5000", "--life=3", "--electricity=0.3",
+                   "--watts=700 W"]
+        expected = json.loads(native("simulate", *options, "--json").stdout)
+        self.assertIn(f"{expected['tokens_per_second']:,.0f}", self.text("#answer .tiles"))
+        self.assertIn(f"{expected['cost']['bought']['euros']:,.2f}", self.text("#money"))
+        before = self.text("#answer .tiles")
+        self.open(self.run_script("location.hash")[1:])
+        self.assertEqual(self.text("#answer .tiles"), before)
+
+    def test_what_is_wrong_stands_beside_its_field_in_the_terminals_words(self):
+        self.open()
+        wrong = {"model": "qwen9", "gpu": "RTX 4091", "host": "laptop", "ram": "64", "drive": "much", "context": "0",
+                 "step": "1000", "tokens": "many", "set": "workload.sequense=8", "rent": "-1", "price": "x", "life": "0",
+                 "electricity": "free", "watts": "strong"}
+        options = {"context": "--sequence-length", "step": "--tokens-per-step"}
+        for field, value in wrong.items():
+            with self.subTest(field=field):
+                before = self.run_script(f"document.getElementById({field!r}).value")
+                self.assertEqual(self.change({field: value}), "refused")
+                asked = {"model": "qwen2.5-0.5b", "gpu": "RTX 4090"} | {field: value}
+                said = sentence("simulate", *(f"{options.get(key, '--' + key)}={one}" for key, one in asked.items()))
+                self.assertEqual(self.error(field), words(said))
+                self.assertEqual(self.run_script(f"document.getElementById({field!r}).getAttribute('aria-invalid')"), "true")
+                self.assertEqual(self.text("#answer"), "")
+                self.assertEqual(self.change({field: before}), "answered")
+                self.assertEqual(self.error(field), "")
+        self.assertEqual(self.change({"model": "", "gpu": ""}), "refused")
+        self.assertIn("which scenario?", self.error("model"))
+
+    def test_what_does_not_fit_is_said_tier_by_tier_with_what_would_do(self):
+        self.assertEqual(self.open("model=qwen2.5-7b&gpu=RTX+4090&ram=64GB"), "answered")
+        said = words(sentence("simulate", "--model=qwen2.5-7b", "--gpu=RTX 4090", "--ram=64GB")).split(" (--ignore")[0]
+        self.assertIn(said, words(self.text("#fit")))
+        self.assertIn("42.48 GiB too little", self.text("#fit"))
+        self.assertIn("optimizer", self.text("#fit"))
+        self.run_script("""document.documentElement.dataset.state = 'typed';
+            [...document.querySelectorAll('#fit button')].find(b => b.getAttribute('aria-label').includes('machine.dram')).click(); 1""")
+        self.assertEqual(self.answered(), "answered")
+        self.assertIn("It fits", self.text("#status"))
+        self.assertIn("ram=110", self.run_script("location.hash"))
+
+    def test_two_machines_side_by_side(self):
+        self.open("model=qwen2.5-0.5b&gpu=RTX+4090&tokens=1B")
+        self.assertEqual(self.change({"compare": True, "gpu2": "RTX 5090"}), "answered")
+        for gpu in ("RTX 4090", "RTX 5090"):
+            expected = json.loads(native("simulate", "--model=qwen2.5-0.5b", f"--gpu={gpu}", "--tokens=1B", "--json").stdout)
+            self.assertIn(f"{expected['tokens_per_second']:,.0f}", self.text("#both"))
+        self.assertIn("B is better", self.text("#both"))
+        self.assertEqual(self.run_script("document.querySelectorAll('.timeline .side').length > 1"), True)
+        self.assertEqual(self.change({"ram2": "64"}), "answered")
+        self.assertIn("64", self.error("ram2"))
+        self.assertEqual(self.error("ram"), "")
+        self.assertEqual(self.change({"compare": False}), "answered")
+        self.assertEqual(self.text("#both"), "")
+        self.assertEqual(self.run_script("document.getElementById('second').hidden"), True)
+
+    def test_a_dropped_config_is_a_model_and_travels_in_the_address(self):
+        config = (SOURCE / "scenarios/models/qwen2.5-0.5b.json").read_text()
+        self.open()
+        before = self.text("#answer .tiles")
+        self.assertEqual(self.change({"model": "qwen2.5-1.5b"}), "answered")
+        self.assertEqual(self.drop(config), "answered")
+        self.assertEqual(self.text("#answer .tiles"), before)
+        self.assertIn("--model config.json", self.command())
+        address = self.run_script("location.hash")
+        self.open(address[1:])
+        self.assertEqual(self.text("#answer .tiles"), before)
+
+    def test_hostile_configs_are_refused_beside_the_model(self):
+        config = json.loads((SOURCE / "scenarios/models/qwen2.5-0.5b.json").read_text())
+        hostile = {
+            "markup as a family": json.dumps(config | {"model_type": HOSTILE, "architectures": [HOSTILE]}),
+            "markup as a key": json.dumps(config | {HOSTILE: HOSTILE}),
+            "10,000 characters": json.dumps(config | {"model_type": "x" * 10000, "architectures": ["y" * 10000]}),
+            "broken": '{"hidden_size": 896,',
+            "not an object": "[" * 10000,
+            "empty": "",
+            "bytes": "\ufffd\u0000\u202e",
+            "absurd": json.dumps(config | {"hidden_size": 10**18}),
+            "absurd layers": json.dumps(config | {"num_hidden_layers": 10**9}),
+            "negative": json.dumps(config | {"vocab_size": -1}),
+            "infinite": json.dumps(config | {"rms_norm_eps": 1e308}).replace("1e+308", "1e999"),
+        }
+        self.open()
+        for what, text in hostile.items():
+            with self.subTest(config=what):
+                file = pathlib.Path(FOLDER) / "config.json"
+                file.write_text(text)
+                done = subprocess.run([NATIVE, "simulate", "--model=config.json", ASKED[1], "--json"], cwd=FOLDER,
+                                      capture_output=True, text=True)
+                state = self.drop(text, HOSTILE)
+                if done.returncode == 2:
+                    said = " ".join(line for line in done.stderr.splitlines() if ": note: " not in line)
+                    self.assertEqual(state, "refused")
+                    self.assertEqual(self.error("model"), words(said.removeprefix("penstock-sim: ")))
+                else:
+                    self.assertEqual(state, "answered")
+                self.assertEqual(self.run_script("document.images.length"), 0)
+                self.assertEqual(self.run_script("document.documentElement.scrollWidth <= innerWidth"), True)
+
+    def test_hostile_fields_and_addresses_are_text(self):
+        for question in (f"model={HOSTILE}", "model=qwen2.5-0.5b&gpu=" + "x" * 10000, "model=--help&gpu=RTX+4090", "a=b", "%",
+                         "model=%00&gpu=%E0%A4", "model=config.json&gpu=RTX+4090", "model=qwen2.5-0.5b&gpu=RTX+4090&policy=nothing",
+                         "model=qwen2.5-0.5b&gpu=RTX+4090&context=16777216&step=16777216000"):
+            with self.subTest(question=question[:60]):
+                self.assertIn(self.open(question.replace("<", "%3C").replace(">", "%3E").replace('"', "%22").replace("&<b", "%26%3Cb")),
+                              ("refused", "answered"))
+                self.assertEqual(self.run_script("document.images.length"), 0)
+
+    def test_back_and_forward(self):
+        self.open()
+        first = self.text("#answer .tiles")
+        self.change({"gpu": "RTX 5090"})
+        second = self.text("#answer .tiles")
+        self.assertNotEqual(first, second)
+        for move, expected in (("back", first), ("forward", second)):
+            self.run_script(f"document.documentElement.dataset.state = 'typed'; history.{move}(); 1")
+            self.assertEqual(self.answered(), "answered")
+            self.assertEqual(self.text("#answer .tiles"), expected)
+        self.assertEqual(self.run_script("document.getElementById('gpu').value"), "RTX 5090")
+
+    def test_the_timeline_zooms_by_keyboard_and_button(self):
+        self.open()
+        view = "(r => Number(r.dataset.to) - Number(r.dataset.from))(document.querySelector('.timeline'))"
+        whole = self.run_script(view)
+        self.run_script("document.querySelector('.timeline [aria-label=\"Zoom in\"]').click()")
+        self.assertAlmostEqual(self.run_script(view), whole / 2, delta=whole / 100)
+        self.run_script("document.querySelector('.timeline canvas').dispatchEvent(new KeyboardEvent('keydown', {key: '+', bubbles: true})); 1")
+        self.assertAlmostEqual(self.run_script(view), whole / 4, delta=whole / 100)
+        self.run_script("document.querySelector('.timeline canvas').dispatchEvent(new KeyboardEvent('keydown', {key: '0', bubbles: true})); 1")
+        self.assertAlmostEqual(self.run_script(view), whole, delta=whole / 100)
+
+    def test_every_control_has_a_name_and_every_table_a_caption(self):
+        self.open()
+        self.looked_further()
+        self.assertEqual(self.run_script("""[...document.querySelectorAll('input:not([hidden]), select')]
+            .filter(e => !e.labels.length).map(e => e.id)"""), [])
+        self.assertEqual(self.run_script("""[...document.querySelectorAll('[aria-describedby]')]
+            .flatMap(e => e.getAttribute('aria-describedby').split(' ')).filter(id => !document.getElementById(id))"""), [])
+        self.assertEqual(self.run_script("""[...document.querySelectorAll('table')].filter(t => !t.caption?.textContent).length"""), 0)
+        self.assertEqual(self.run_script("""[...document.querySelectorAll('button')]
+            .filter(b => !(b.getAttribute('aria-label') || b.textContent).trim()).length"""), 0)
+        self.assertEqual(self.run_script("""(ids => ids.length - new Set(ids).size)([...document.querySelectorAll('[id]')].map(e => e.id))"""), 0)
+        self.assertEqual(self.run_script("""[...document.querySelectorAll('h1, h2, h3')].map(h => Number(h.tagName[1]))
+            .reduce((worst, level, i, all) => Math.max(worst, i ? level - all[i - 1] : 0), 0)"""), 1)
+        self.assertIn("As built on", self.text("#built"))
+
+    def test_the_page_is_as_wide_as_the_window_and_its_text_stands_out(self):
+        self.open("model=qwen2.5-0.5b&gpu=RTX+4090&tokens=1B")
+        self.looked_further()
+        for dark in (False, True) if ARGUMENTS.browser == "chromium" else (False,):
+            if ARGUMENTS.browser == "chromium":
+                self.browser.dark(dark)
+            for width, height in SIZES if ARGUMENTS.browser == "chromium" else SIZES[:2]:
+                with self.subTest(width=width, dark=dark):
+                    self.browser.size(width, height)
+                    self.run_script("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(1))))")
+                    self.assertEqual(self.run_script("document.documentElement.scrollWidth <= innerWidth"), True)
+                    self.assertEqual(self.run_script(CONTRAST), [])
+                    if ARGUMENTS.pictures:
+                        self.browser.screenshot(pathlib.Path(ARGUMENTS.pictures) /
+                                                f"{ARGUMENTS.browser}-{width}{'-dark' if dark else ''}.png")
+        if ARGUMENTS.browser == "chromium":
+            self.browser.dark(False)
+
+    def test_nothing_is_asked_of_the_network(self):
+        if ARGUMENTS.browser == "chromium":
+            self.browser.call("Network.emulateNetworkConditions", offline=True, latency=0, downloadThroughput=0, uploadThroughput=0)
+        self.open()
+        self.looked_further()
+        asked = self.run_script("performance.getEntriesByType('resource').map(e => e.name)")
+        asked += self.browser.requests if ARGUMENTS.browser == "chromium" else []
+        strangers = [url for url in asked if not url.startswith((PAGE.as_uri(), "blob:", "data:", "about:"))]
+        self.assertEqual(strangers, [])
+        refused = self.run_script("fetch('http://127.0.0.1:9/').then(() => 'sent', () => 'refused')")
+        self.assertEqual(refused, "refused")
+        if ARGUMENTS.browser == "chromium":
+            self.browser.call("Network.emulateNetworkConditions", offline=False, latency=0, downloadThroughput=-1, uploadThroughput=-1)
+            self.assertTrue(any("Content Security Policy" in text for text in self.browser.errors))
+            self.browser.errors.clear()
+
+    def test_any_plain_server_serves_it(self):
+        handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=PAGE)
+        handler.log_message = lambda *_: None
+        with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            self.browser.open(f"http://127.0.0.1:{server.server_port}/#model=qwen2.5-0.5b&gpu=RTX+4090")
+            self.assertEqual(self.answered(), "answered")
+            self.browser.open("about:blank")
+            server.shutdown()
+
+
+# Texts whose colour stands out from what is behind them by less than 4.5.
+CONTRAST = """(() => {
+  const g = document.createElement('canvas').getContext('2d', {willReadFrequently: true});
+  const light = color => { g.clearRect(0, 0, 1, 1); g.fillStyle = color; g.fillRect(0, 0, 1, 1);
+    const [r, gr, b, a] = g.getImageData(0, 0, 1, 1).data;
+    const part = v => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
+    return a < 255 ? null : 0.2126 * part(r) + 0.7152 * part(gr) + 0.0722 * part(b); };
+  const behind = e => { for (; e; e = e.parentElement) { const l = light(getComputedStyle(e).backgroundColor); if (l !== null) return l; }
+    return light('Canvas'); };
+  const found = [];
+  for (const e of document.querySelectorAll('body *')) {
+    if (![...e.childNodes].some(n => n.nodeType === 3 && n.textContent.trim()) || ['SCRIPT', 'OPTION'].includes(e.tagName)) continue;
+    if (!e.checkVisibility()) continue;
+    const front = light(getComputedStyle(e).color), back = behind(e);
+    const ratio = (Math.max(front, back) + 0.05) / (Math.min(front, back) + 0.05);
+    if (ratio < 4.5) found.push(`${e.tagName}.${e.className} ${ratio.toFixed(2)}`);
+  }
+  return found; })()"""
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("native")
+    parser.add_argument("page", type=pathlib.Path)
+    parser.add_argument("source", type=pathlib.Path)
+    parser.add_argument("--browser", choices=("chromium", "firefox"), default="chromium")
+    parser.add_argument("--pictures")
+    parser.add_argument("tests", nargs="*")
+    ARGUMENTS = parser.parse_args()
+    NATIVE = str(pathlib.Path(ARGUMENTS.native).absolute())
+    PAGE, SOURCE = ARGUMENTS.page.absolute(), ARGUMENTS.source.absolute()
+    if not (find_chromium() if ARGUMENTS.browser == "chromium" else find_firefox()):
+        print(f"there is no {ARGUMENTS.browser}; scripts/install brings it")
+        sys.exit(SKIPPED)
+    import tempfile
+    with tempfile.TemporaryDirectory() as FOLDER:
+        unittest.main(argv=[sys.argv[0], *ARGUMENTS.tests], verbosity=2)

@@ -1,0 +1,89 @@
+// same_answers.mjs PENSTOCK-SIM PAGE SOURCE [--all]: what the page's program answers, in node, held against the native
+// program's: the same exit code, the same text on standard error, the same JSON, every number to 12 digits.
+//   default   every scenario as it stands under fit, simulate and search; every preset on two machines; questions without a
+//             file, bad ones among them
+//   --all     every preset on every scenario under fit and simulate, too
+// Prints the seconds that both took.
+import {spawnSync} from 'node:child_process';
+import fs from 'node:fs';
+import path from 'node:path';
+
+import {load} from './program.mjs';
+
+const [native, page, source, mode] = process.argv.slice(2);
+const DIGITS = 1e-12;
+
+const scenarios = fs.readdirSync(path.join(source, 'scenarios')).filter(name => name.endsWith('.toml')).map(name => name.slice(0, -5));
+const asked = (words, options = {}) => ({words, ...options});
+const questions = [];
+for (const name of scenarios)
+  for (const command of ['fit', 'simulate', 'search'])
+    questions.push(asked([command, `scenarios/${name}.toml`, '--json', ...(command === 'search' ? ['--threads', '1'] : [])]));
+const presets = JSON.parse(spawnSync(native, ['list', 'presets', '--json'], {cwd: source, encoding: 'utf8'}).stdout).presets;
+for (const name of mode === '--all' ? scenarios : ['qwen2.5-7b-h200', 'qwen2.5-7b-rtx4090-128gb'])
+  for (const preset of presets)
+    for (const command of ['fit', 'simulate'])
+      questions.push(asked([command, `scenarios/${name}.toml`, '--set', `policy.name=${preset.name}`, '--json']));
+const ASKED = ['--model', 'qwen2.5-7b', '--gpu', 'RTX 4090', '--ram', '128GB'];
+for (const words of [
+       ['simulate', ...ASKED, '--tokens', '1B', '--json'],
+       ['simulate', ...ASKED, '--tokens', '1B'],
+       ['simulate', '--model', 'qwen2.5-72b', '--gpu', 'h200', '--host', 'server-two-sockets', '--ram', '1536GB', '--json'],
+       ['fit', '--model', 'llama-3.1-8b', '--gpu', '5090', '--ram', '64GB', '--json'],
+       ['shop', ...ASKED, '--json'],
+       ['list', '--json'],
+       ['simulate', '--model', 'qwen9', '--gpu', 'RTX 4090'],
+       ['simulate', '--model', 'qwen2.5-7b', '--gpu', 'RTX 4091'],
+       ['simulate', ...ASKED, '--tokens', 'many'],
+       ['simulate', ...ASKED, '--tokens-per-step', '1'],
+       ['simulate', ...ASKED, '--sequence-length', '0x400'],
+       ['simulate', ...ASKED, '--rent', '1e400'],
+       ['simulate', ...ASKED, '--drive', '1e-400 TB'],
+       ['simulate', ...ASKED, '--watts', '0x1p9 W'],
+       ['simulate', ...ASKED, '--life', '.5'],
+       ['--version'],
+     ])
+  questions.push(asked(words));
+
+/// Where two values differ; "" if nowhere.
+function difference(one, other, place = '') {
+  if (typeof one === 'number' && typeof other === 'number')
+    return Math.abs(one - other) <= DIGITS * Math.max(Math.abs(one), Math.abs(other)) ? '' : `${place}: ${one} and ${other}`;
+  if (one === null || other === null || typeof one !== 'object' || typeof other !== 'object')
+    return one === other ? '' : `${place}: ${JSON.stringify(one)} and ${JSON.stringify(other)}`;
+  const keys = Object.keys(one);
+  if (keys.join() !== Object.keys(other).join()) return `${place}: keys ${keys} and ${Object.keys(other)}`;
+  for (const key of keys) {
+    const found = difference(one[key], other[key], `${place}.${key}`);
+    if (found) return found;
+  }
+  return '';
+}
+
+function compared(words, here, there) {
+  if (here.status !== there.code) return `exit code ${here.status} and ${there.code}: ${here.stderr} and ${there.err}`;
+  const own = text => text.replaceAll('/scenarios/', 'scenarios/');
+  if (own(here.stderr) !== own(there.err)) return `standard error:\n${here.stderr}\n${there.err}`;
+  if (!words.includes('--json') || here.stdout === '') return here.stdout === there.out ? '' : `standard output:\n${here.stdout}\n${there.out}`;
+  return difference(JSON.parse(here.stdout), JSON.parse(there.out), 'JSON');
+}
+
+const run = await load(page);
+let differ = 0, native_seconds = 0, web_seconds = 0, fit = 0;
+for (const {words} of questions) {
+  const began = performance.now();
+  const here = spawnSync(native, words, {cwd: source, encoding: 'utf8', maxBuffer: 1 << 28});
+  const took = (performance.now() - began) / 1000;
+  const there = await run(words, {}, '/');
+  native_seconds += took;
+  web_seconds += there.seconds;
+  if (here.status === 0) ++fit;
+  const what = compared(words, here, there);
+  if (what) {
+    ++differ;
+    console.log(`DIFFERENT: penstock-sim ${words.join(' ')}\n  ${what}`);
+  }
+  if (there.seconds > 5) console.log(`${there.seconds.toFixed(1)} s (native ${took.toFixed(1)} s): penstock-sim ${words.join(' ')}`);
+}
+console.log(`${questions.length} command lines, ${fit} of them with exit code 0; ${differ} differ; native ${native_seconds.toFixed(0)} s, WebAssembly ${web_seconds.toFixed(0)} s`);
+process.exitCode = differ ? 1 : 0;
