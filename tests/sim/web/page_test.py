@@ -21,7 +21,8 @@ from browser import Browser, find_chromium  # noqa: E402
 from firefox import Firefox, find_firefox  # noqa: E402
 
 SKIPPED = 77
-PATIENCE_S = 120
+PATIENCE_S = 400  # on a machine that does much else
+LOOK_S = 15
 SIZES = ((1400, 900), (800, 1000), (390, 844))
 HOSTILE = "</script><img src=x onerror=alert(1)>\"'&<b>"
 ASKED = ["--model=qwen2.5-0.5b", "--gpu=RTX 4090"]
@@ -78,13 +79,14 @@ class Page(unittest.TestCase):
 
     def wait(self, condition, what):
         """Until a condition of the page holds; the page itself says when."""
-        done = self.run_script(f"""new Promise(done => {{
-            const look = () => {{ if ({condition}) {{ clearTimeout(late); watch.disconnect(); done(true); }} }};
-            const watch = new MutationObserver(look);
-            const late = setTimeout(() => {{ watch.disconnect(); done(false); }}, {PATIENCE_S * 500});
-            watch.observe(document, {{attributes: true, childList: true, subtree: true}});
-            look(); }})""")
-        self.assertTrue(done, f"{what}: {self.run_script('document.documentElement.outerHTML.slice(0, 200)')} {self.text('#status')}")
+        deadline = time.monotonic() + PATIENCE_S
+        while not self.run_script(f"""new Promise(done => {{
+                const end = holds => {{ clearTimeout(late); watch.disconnect(); done(holds); }};
+                const watch = new MutationObserver(() => {{ if ({condition}) end(true); }});
+                const late = setTimeout(() => end({condition}), {LOOK_S * 1000});
+                watch.observe(document, {{attributes: true, childList: true, subtree: true}});
+                if ({condition}) end(true); }})"""):
+            self.assertLess(time.monotonic(), deadline, f"{what}; {self.text('#status')} {self.text('#progress')}")
 
     def answered(self):
         self.wait("['answered', 'refused', 'failed'].includes(document.documentElement.dataset.state)", "no answer")
@@ -110,10 +112,10 @@ class Page(unittest.TestCase):
         return self.answered()
 
     def drop(self, text, name="config.json"):
-        self.run_script(f"""document.documentElement.dataset.state = 'typed';
+        self.run_script(f"""{{ document.documentElement.dataset.state = 'typed';
             const carried = new DataTransfer();
             carried.items.add(new File([{json.dumps(text)}], {json.dumps(name)}));
-            document.body.dispatchEvent(new DragEvent('drop', {{dataTransfer: carried, bubbles: true, cancelable: true}})); 1""")
+            document.body.dispatchEvent(new DragEvent('drop', {{dataTransfer: carried, bubbles: true, cancelable: true}})); }} 1""")
         return self.answered()
 
     def text(self, selector):
@@ -393,7 +395,7 @@ if __name__ == "__main__":
     parser.add_argument("--browser", choices=("chromium", "firefox"), default="chromium")
     parser.add_argument("--pictures")
     parser.add_argument("tests", nargs="*")
-    ARGUMENTS = parser.parse_args()
+    ARGUMENTS = parser.parse_intermixed_args()
     NATIVE = str(pathlib.Path(ARGUMENTS.native).absolute())
     PAGE, SOURCE = ARGUMENTS.page.absolute(), ARGUMENTS.source.absolute()
     if not (find_chromium() if ARGUMENTS.browser == "chromium" else find_firefox()):
