@@ -10,6 +10,8 @@ namespace penstock::exec {
 namespace {
 
 constexpr double kLargeBytes = 64e6;  // beyond the GPU's caches
+// What a kernel of so little takes after an idle moment is as much the moment as the kernel: the shorter time counts.
+constexpr double kShortSeconds = 20e-6;
 
 /// Each kernel's executions in the order of execution, counts expanded.
 class Executions {
@@ -148,9 +150,10 @@ void KernelTables::fill(Gpu& gpu, std::map<std::string, double>& spread) const {
   std::vector<double> efficiencies;
   for (const auto& [unused, entry] : entries_) {
     const Kernel& k = entry.kernel;
-    const Measured burst = summarise(entry.burst);
+    Measured burst = summarise(entry.burst);
     const bool sustained_known = !entry.sustained.empty();
     const Measured sustained = sustained_known ? summarise(entry.sustained) : burst;
+    if (burst.seconds < kShortSeconds) burst.seconds = std::min(burst.seconds, sustained.seconds);
     const double sustained_seconds = sustained_known ? sustained.seconds : 0;
     double& widest = spread[std::string(k.name())];
     widest = std::max({widest, burst.spread, sustained.spread});
