@@ -19,6 +19,7 @@
 #include "exec/program/run_comparison.h"
 #include "exec/program/run_outputs.h"
 #include "exec/program/run_report.h"
+#include "exec/program/run_saves_report.h"
 #include "exec/program/run_setup.h"
 #include "exec/program/run_start.h"
 #include "exec/program/run_stops.h"
@@ -82,7 +83,9 @@ class Run {
     training_.emplace(setup_.schedule, setup_.scenario.model, *setup_.backend, std::move(setup_.drive));
     training_->load(*setup_.states, setup_.steps_before);
     setup_.states.reset();  // its files are closed: a save may replace them
+    const std::string saves = setup_.save ? prepare_saves(setup_, training_->arenas()) : "";
     status.clear();
+    if (!options.json) print_out(saves);
     progress_.emplace(setup_, status, setup_.scenario.run.steps, options.json);
     trained_ = training_options(options, setup_, recorded_);
     trained_.report = [this](const StepReport& report) {
@@ -105,6 +108,7 @@ class Run {
       progress_->begin();
       train_part();
     }
+    finish_save();
     stops_->writing();
     status_.clear();
     updates_ = count_updates(progress_->reports(), setup_.schedule.numerics.clip);
@@ -146,25 +150,46 @@ class Run {
     result_.recorder.append(std::move(part.recorder));
   }
 
-  /// What cannot be saved now may be later: no reason to end what is trained.
   void save_between() {
+    finish_save();
     const std::int64_t step = training_->steps_done();
     stops_->saving();
     status_.show(fmt::format("saving step {}", step));
     try {
-      const auto folder = setup_.save->save(*training_, setup_.description, setup_.schedule, setup_.scenario.model);
-      status_.clear();
-      if (folder && !options_.json) print_out(saved_text(step, *folder));
-      stops_->saved(step);
+      setup_.save->begin(*training_, setup_.description, setup_.schedule, setup_.scenario.model);
+      if (!setup_.save->writes_beside()) finish_save();
     } catch (const std::exception& error) {
-      status_.clear();
-      const std::optional<std::int64_t> saved = setup_.save->saved();
-      const std::string stands = saved ? fmt::format("the checkpoint of step {} stands, ", *saved) : "";
-      const std::int64_t next = step + setup_.save->steps_to_save(step, setup_.scenario.run.steps - result_.steps);
-      tell(fmt::format(
-          "penstock-exec: step {} is not saved, and training goes on; {}the next attempt is after step {}. {}\n", step,
-          stands, next, error.what()));
+      tell_unsaved(step, error.what());
     }
+    status_.clear();
+  }
+
+  /// Waits for the checkpoint that is being written, if there is one.
+  void finish_save() {
+    const std::optional<std::int64_t> step = setup_.save ? setup_.save->being_written() : std::nullopt;
+    if (!step) return;
+    stops_->saving();
+    status_.show(fmt::format("saving step {}", *step));
+    try {
+      const auto folder = setup_.save->finish();
+      status_.clear();
+      if (folder && !options_.json) print_out(saved_text(*step, *folder));
+      stops_->saved(*step);
+    } catch (const std::exception& error) {
+      tell_unsaved(*step, error.what());
+    }
+  }
+
+  /// What cannot be saved now may be later: no reason to end what is trained.
+  void tell_unsaved(std::int64_t step, const std::string& why) {
+    status_.clear();
+    const std::optional<std::int64_t> saved = setup_.save->saved();
+    const std::string stands = saved ? fmt::format("the checkpoint of step {} stands, ", *saved) : "";
+    const std::int64_t done = training_->steps_done();
+    const std::int64_t next = done + setup_.save->steps_to_save(done, setup_.scenario.run.steps - result_.steps);
+    tell(fmt::format(
+        "penstock-exec: step {} is not saved, and training goes on; {}the next attempt is after step {}. {}\n", step,
+        stands, next, why));
   }
 
   void predict() {
@@ -179,6 +204,7 @@ class Run {
   std::string json(const BesideMemory& beside) const {
     ordered_json json = result_json(setup_, *training_, result_, *progress_, speed_, beside);
     json["updates"] = updates_json(updates_);
+    if (setup_.save) json["saves"] = saves_json(*setup_.save);
     if (comparison_) json["comparison"] = ordered_json::parse(comparison_json(setup_.schedule, *comparison_));
     return json.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
   }

@@ -176,8 +176,9 @@ std::optional<Speed> measure(const RunSetup& setup, const Timeline& timeline) {
 
 BesideMemory beside_memory(const RunSetup& setup, const Training& training) {
   const std::int64_t arenas = host_arena_bytes(setup.schedule, training.arenas(), setup.backend->is_host());
+  const std::int64_t copy = setup.save ? setup.save->set_aside_bytes() : 0;
   const std::int64_t peak = peak_resident_bytes();
-  return {peak < 0 ? -1 : std::max<std::int64_t>(0, peak - arenas), setup.beside.total(arenas),
+  return {peak < 0 ? -1 : std::max<std::int64_t>(0, peak - arenas - copy), setup.beside.total(arenas),
           setup.backend->context_bytes()};
 }
 
