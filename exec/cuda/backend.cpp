@@ -19,6 +19,8 @@
 #include "exec/cuda/templates.h"
 #include "exec/memory/host_memory.h"
 #include "exec/optimizer/adamw.h"
+#include "exec/runtime/limits.h"
+#include "exec/runtime/pinning.h"
 #include "shared/error.h"
 
 namespace penstock::exec {
@@ -56,17 +58,28 @@ class PinnedMemory : public HostMemory {
  public:
   explicit PinnedMemory(std::int64_t bytes) : HostMemory(bytes, "dram") {
     if (bytes == 0) return;
+    limit_ = pinned_limit();
     try {
-      registration_ = Registration(address(), static_cast<std::size_t>(bytes));
+      registration_ = pin(bytes);
     } catch (const std::runtime_error& error) {
-      throw DoesNotFit(
-          fmt::format("the dram arena of {} bytes could not be pinned ({}): raise the limit of locked memory (ulimit "
-                      "-l) or of the container's memory, or choose a schedule that keeps less in dram",
-                      bytes, error.what()));
+      const std::int64_t pinnable = largest_pinnable(bytes, [this](std::int64_t part) {
+        try {
+          return pin(part), true;
+        } catch (const std::runtime_error&) {
+          return false;
+        }
+      });
+      throw DoesNotFit(pinning_refused_text(bytes, pinnable, error.what(), read_memory_limits()));
     }
   }
 
  private:
+  Registration pin(std::int64_t bytes) const {
+    if (limit_ >= 0 && bytes > limit_) throw std::runtime_error("more than PENSTOCK_PINNED_LIMIT");
+    return Registration(address(), static_cast<std::size_t>(bytes));
+  }
+
+  std::int64_t limit_ = -1;
   Registration registration_;  // released before the memory is
 };
 
@@ -352,6 +365,11 @@ CudaMemory measure_cuda_memory(int device) {
 bool cuda_device_available() {
   int count = 0;
   return cudaGetDeviceCount(&count) == cudaSuccess && count > 0;
+}
+
+std::string cuda_bus_id(int device) {
+  char bus[32] = {};
+  return cudaDeviceGetPCIBusId(bus, sizeof bus, device) == cudaSuccess ? bus : "";
 }
 
 std::string describe_cuda_devices() {

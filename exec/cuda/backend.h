@@ -30,5 +30,7 @@ CudaMemory measure_cuda_memory(int device = 0);
 /// For people: one line per device, or what is missing.
 std::string describe_cuda_devices();
 bool cuda_device_available();
+/// Of a device, as the driver's tools name it: "0000:41:00.0". Empty where there is none.
+std::string cuda_bus_id(int device = 0);
 
 }  // namespace penstock::exec

@@ -1,0 +1,71 @@
+#include "exec/runtime/pinning.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+
+#include "shared/units.h"
+
+namespace penstock::exec {
+namespace {
+
+constexpr const char* kVariable = "PENSTOCK_PINNED_LIMIT";
+
+std::string size(std::int64_t bytes) { return format_bytes(static_cast<double>(bytes)); }
+
+/// Linux under Windows: its kernel says so in its version.
+bool is_wsl(const std::filesystem::path& root) {
+  std::ifstream file(root / "proc/version");
+  const std::string version{std::istreambuf_iterator<char>(file), {}};
+  return version.find("microsoft") != std::string::npos || version.find("Microsoft") != std::string::npos;
+}
+
+std::string what_to_set(std::int64_t wanted, const MemoryLimits& limits, const std::filesystem::path& root) {
+  if (const char* const limit = std::getenv(kVariable); limit != nullptr && *limit != '\0')
+    return fmt::format("the environment's {} is {}: raise or unset it", kVariable, limit);
+  if (limits.lockable_bytes >= 0 && limits.lockable_bytes < wanted)
+    return fmt::format(
+        "the limit of locked memory is {}: `ulimit -l unlimited` (memlock in /etc/security/limits.conf), of a container "
+        "--ulimit memlock=-1",
+        size(limits.lockable_bytes));
+  if (is_wsl(root))
+    return "WSL pins only a part of the memory that it has: raise `memory` in .wslconfig of Windows, then wsl --shutdown";
+  if (limits.container_bytes >= 0)
+    return fmt::format("the container may have {} in all, of which {} are in use: raise its limit of memory",
+                       size(limits.container_bytes), size(limits.container_used_bytes));
+  return "no limit of this process is in the way: other programs may have pinned the rest";
+}
+
+}  // namespace
+
+std::int64_t pinned_limit() {
+  const char* const text = std::getenv(kVariable);
+  return text == nullptr || *text == '\0' ? -1 : parse_bytes(text, std::string("the environment's ") + kVariable);
+}
+
+std::int64_t largest_pinnable(std::int64_t wanted, const std::function<bool(std::int64_t bytes)>& pin) {
+  const std::int64_t most = wanted / kPinStep;
+  std::int64_t low = 0, high = most + 1;  // in steps: low can be pinned, high cannot
+  for (std::int64_t steps = 1; low < most && high > most; steps *= 2) {
+    const std::int64_t tried = std::min(steps, most);
+    (pin(tried * kPinStep) ? low : high) = tried;
+  }
+  while (high - low > 1) {
+    const std::int64_t middle = low + (high - low) / 2;
+    (pin(middle * kPinStep) ? low : high) = middle;
+  }
+  return low * kPinStep;
+}
+
+std::string pinning_refused_text(std::int64_t wanted, std::int64_t pinnable, const std::string& reason,
+                                 const MemoryLimits& limits, const std::filesystem::path& root) {
+  return fmt::format(
+      "the dram arena of {} cannot be pinned for the GPU's copies ({}); {} of it can. {}. Or plan within that, with a drive "
+      "for the rest: --set machine.dram=\"{} MiB\"",
+      size(wanted), reason, size(pinnable), what_to_set(wanted, limits, root), pinnable >> 20);
+}
+
+}  // namespace penstock::exec
