@@ -13,7 +13,10 @@
 #include <utility>
 
 #include "exec/checkpoint/dump.h"
+#include "exec/cuda/backend.h"
 #include "exec/program/attempts.h"
+#include "exec/program/card_log.h"
+#include "exec/program/card_sensor.h"
 #include "exec/program/commands.h"
 #include "exec/program/metrics_log.h"
 #include "exec/program/run_comparison.h"
@@ -102,12 +105,14 @@ class Run {
     progress_->begin();
     stops_.emplace(options_.save, setup_, *progress_);
     trained_.executor.control = &stops_->control();
+    watch_card();
     train_part();
     while (!result_.stopped && result_.steps < setup_.scenario.run.steps) {
       save_between();
       progress_->begin();
       train_part();
     }
+    if (card_) card_summary_ = card_->finish();
     finish_save();
     stops_->writing();
     status_.clear();
@@ -137,6 +142,16 @@ class Run {
   }
 
  private:
+  /// The driver's readings of the card, where it can be asked.
+  void watch_card() {
+    if (setup_.backend->is_host()) return;
+    std::string why;
+    if (auto sensor = open_card_sensor(cuda_bus_id(), why))
+      card_.emplace(std::move(sensor));
+    else
+      tell(fmt::format("penstock-exec: note: clocks, power and link of the card are not read: {}\n", why));
+  }
+
   /// The steps up to the next save.
   void train_part() {
     const int left = setup_.scenario.run.steps - result_.steps;
@@ -205,12 +220,13 @@ class Run {
     ordered_json json = result_json(setup_, *training_, result_, *progress_, speed_, beside);
     json["updates"] = updates_json(updates_);
     if (setup_.save) json["saves"] = saves_json(*setup_.save);
+    if (card_) json["card"] = card_json(card_summary_);
     if (comparison_) json["comparison"] = ordered_json::parse(comparison_json(setup_.schedule, *comparison_));
     return json.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
   }
 
   std::string text(const BesideMemory& beside) const {
-    std::string text = tail_text(setup_, result_, speed_, beside) + updates_text(updates_);
+    std::string text = tail_text(setup_, result_, speed_, beside) + card_text(card_summary_) + updates_text(updates_);
     if (comparison_) text += fmt::format("\n{}\n", comparison_text(setup_.schedule, *comparison_));
     text += files_;
     if (comparison_)
@@ -227,6 +243,8 @@ class Run {
   std::optional<Progress> progress_;
   std::optional<MetricsLog> metrics_;
   std::optional<RunStops> stops_;
+  std::optional<CardLog> card_;
+  CardSummary card_summary_;
   TrainingOptions trained_;
   ExecutorResult result_;
   RunUpdates updates_;
