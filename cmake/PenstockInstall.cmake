@@ -1,4 +1,4 @@
-# cmake --install: programs, their man pages, and under share/penstock what they read: the catalogue, and the texts that a
+# cmake --install: programs, their man pages and completions, the simulator as a library, and under share/penstock what they read: the catalogue, and the texts that a
 # scenario without data of its own trains on. Nothing installed knows where it lies: programs look for the catalogue from
 # their own folder (shared/catalogue.h).
 set(programs penstock-sim)
@@ -8,17 +8,39 @@ if(PENSTOCK_EXEC)
 endif()
 
 set(pages)
+set(completions)
 foreach(program IN LISTS programs)
   set(page ${PROJECT_BINARY_DIR}/man/${program}.1)
   add_custom_command(OUTPUT ${page} DEPENDS ${program} ${PROJECT_SOURCE_DIR}/cmake/PenstockManPage.cmake
+    ${PROJECT_SOURCE_DIR}/cmake/PenstockHelp.cmake
     COMMAND ${CMAKE_COMMAND} -D PROGRAM=$<TARGET_FILE:${program}> -D NAME=${program} -D VERSION=${PROJECT_VERSION}
             -D OUTPUT=${page} -P ${PROJECT_SOURCE_DIR}/cmake/PenstockManPage.cmake)
   list(APPEND pages ${page})
+  set(completion ${PROJECT_BINARY_DIR}/completions/${program})
+  add_custom_command(OUTPUT ${completion} DEPENDS ${program} ${PROJECT_SOURCE_DIR}/cmake/PenstockCompletion.cmake
+    ${PROJECT_SOURCE_DIR}/cmake/PenstockHelp.cmake
+    COMMAND ${CMAKE_COMMAND} -D PROGRAM=$<TARGET_FILE:${program}> -D NAME=${program} -D OUTPUT=${completion}
+            -P ${PROJECT_SOURCE_DIR}/cmake/PenstockCompletion.cmake)
+  list(APPEND completions ${completion})
 endforeach()
-add_custom_target(penstock_man ALL DEPENDS ${pages})
+add_custom_target(penstock_man ALL DEPENDS ${pages} ${completions})
 
 install(TARGETS ${programs} RUNTIME)
 install(FILES ${pages} DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+install(FILES ${completions} DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
 install(DIRECTORY scenarios docs DESTINATION ${CMAKE_INSTALL_DATADIR}/penstock)
 install(FILES README.md DESTINATION ${CMAKE_INSTALL_DATADIR}/penstock)
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+
+# The simulator as a library: find_package(Penstock), target Penstock::sim, headers as they are named here ("sim/simulate.h").
+include(CMakePackageConfigHelpers)
+set(config ${CMAKE_INSTALL_LIBDIR}/cmake/Penstock)
+set_target_properties(penstock_options PROPERTIES EXPORT_NAME options)
+set_target_properties(penstock_shared PROPERTIES EXPORT_NAME shared)
+set_target_properties(penstock_sim PROPERTIES EXPORT_NAME sim)
+install(TARGETS penstock_options penstock_shared penstock_sim EXPORT PenstockTargets ARCHIVE)
+install(EXPORT PenstockTargets NAMESPACE Penstock:: DESTINATION ${config})
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/PenstockConfigVersion.cmake COMPATIBILITY ExactVersion)
+install(FILES cmake/PenstockConfig.cmake ${PROJECT_BINARY_DIR}/PenstockConfigVersion.cmake DESTINATION ${config})
+install(DIRECTORY shared sim DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/penstock FILES_MATCHING PATTERN *.h
+  PATTERN sim/program EXCLUDE PATTERN shared/command_line.h EXCLUDE)

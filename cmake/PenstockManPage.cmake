@@ -2,13 +2,7 @@
 # own --help says, and from that of each of its commands, so that the page cannot say anything else.
 cmake_minimum_required(VERSION 3.24)
 
-function(help_of result)
-  execute_process(COMMAND ${PROGRAM} ${ARGN} --help OUTPUT_VARIABLE text RESULT_VARIABLE failed)
-  if(failed)
-    message(FATAL_ERROR "${PROGRAM} ${ARGN} --help: ${failed}")
-  endif()
-  set(${result} "${text}" PARENT_SCOPE)
-endfunction()
+include(${CMAKE_CURRENT_LIST_DIR}/PenstockHelp.cmake)
 
 # Text as it stands: no character of it is a request or an escape of roff.
 function(as_roff result text)
@@ -22,19 +16,14 @@ endfunction()
 help_of(help)
 string(REGEX MATCH "^[^\n]*" summary "${help}")
 string(REGEX REPLACE "\\.$" "" summary "${summary}")
-string(REGEX REPLACE ".*\nSubcommands:\n" "" commands "${help}")
-string(REGEX MATCHALL "\n  [a-z][a-z-]*" commands "\n${commands}")
+commands_of(commands "${help}")
 
 as_roff(summary "${summary}")
 as_roff(text "${help}")
 string(TOUPPER ${NAME} title)
 set(page ".TH ${title} 1 \"\" \"Penstock ${VERSION}\"\n.SH NAME\n${NAME} \\- ${summary}\n.SH SYNOPSIS\n.B ${NAME}\n.I COMMAND\n\
 [OPTIONS]\n.SH DESCRIPTION\n.nf\n${text}\n.fi\n.SH COMMANDS\n")
-if(NOT commands)
-  message(FATAL_ERROR "${PROGRAM} --help names no commands")
-endif()
 foreach(command IN LISTS commands)
-  string(STRIP "${command}" command)
   help_of(help ${command})
   as_roff(text "${help}")
   string(APPEND page ".SS ${command}\n.nf\n${text}\n.fi\n")

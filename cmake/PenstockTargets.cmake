@@ -13,16 +13,19 @@ endif()
 function(penstock_configure_toolchain)
   add_library(penstock_options INTERFACE)
   target_compile_features(penstock_options INTERFACE cxx_std_20)
-  target_include_directories(penstock_options INTERFACE ${PROJECT_SOURCE_DIR})
+  # Who takes the installed libraries gets the folder of the headers, and neither our warnings nor our processor.
+  target_include_directories(penstock_options INTERFACE
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/penstock>)
   # -ffp-contract=off: an fma is one only where the source says so; bits must not depend on the compiler's mood.
   target_compile_options(penstock_options INTERFACE
-    $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Werror -ffp-contract=off>)
+    "$<BUILD_INTERFACE:$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Wshadow;-Wconversion;-Wno-sign-conversion;-Werror;-ffp-contract=off>>")
   if(EMSCRIPTEN)
     # Indexes into memory come from 64-bit numbers everywhere; there memory has 32-bit addresses.
-    target_compile_options(penstock_options INTERFACE -Wno-shorten-64-to-32)
+    target_compile_options(penstock_options INTERFACE $<BUILD_INTERFACE:-Wno-shorten-64-to-32>)
   endif()
   if(PENSTOCK_ARCH)
-    target_compile_options(penstock_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-march=${PENSTOCK_ARCH}>)
+    target_compile_options(penstock_options INTERFACE
+      "$<BUILD_INTERFACE:$<$<COMPILE_LANGUAGE:CXX>:-march=${PENSTOCK_ARCH}>>")
   endif()
   if(PENSTOCK_SANITIZE)
     target_compile_options(penstock_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${PENSTOCK_SANITIZE}

@@ -1,0 +1,10 @@
+# find_package(Penstock): target Penstock::sim, the simulator with all that it needs.
+include(CMakeFindDependencyMacro)
+find_dependency(fmt)
+find_dependency(nlohmann_json)
+find_dependency(Boost)
+find_dependency(Threads)
+find_dependency(tomlplusplus)
+find_dependency(PkgConfig)
+pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)
+include(${CMAKE_CURRENT_LIST_DIR}/PenstockTargets.cmake)
