@@ -255,6 +255,9 @@ class Remedies {
     larger("machine.dram", scenario_.machine.dram_bytes, [](Machine& m, std::int64_t bytes) { m.dram_bytes = bytes; });
     larger("machine.hbm", scenario_.machine.gpu.hbm_bytes,
            [](Machine& m, std::int64_t bytes) { m.gpu.hbm_bytes = bytes; });
+    if (planned_ && scenario_.machine.nvme.read_bytes_per_second > 0)
+      larger("machine.nvme", scenario_.machine.nvme.bytes,
+             [](Machine& m, std::int64_t bytes) { m.nvme.bytes = bytes; });
   }
 
   // --- class 4

@@ -86,10 +86,28 @@ TEST(Remedy, WhereThePlannerHasTriedEverythingItIsTheMachineOrTheTask) {
   const Overrides overrides{"machine.dram=32 GiB", "machine.nvme=0 B"};
   const std::vector<Remedy> found = remedies(read(file, overrides));
   expect_that_each_is_enough(file, overrides, found);
-  EXPECT_TRUE(found.front().key == "machine.dram" || found.front().key == "machine.hbm") << found.front().key;
-  EXPECT_EQ(found.back().key, "model.layers");
+  for (const Remedy& remedy : found) EXPECT_TRUE(remedy.key.starts_with("machine.")) << remedy.key;
   for (const Remedy& remedy : remedies(read(file, overrides), 0, true))  // this machine and no other
     EXPECT_FALSE(remedy.key.starts_with("machine.")) << remedy.key;
+}
+
+/// What people have: with planes and fp32 moments 12 bytes a parameter lie somewhere, here 91, 37 and 19 GB, more than
+/// these hosts have beside what a step needs. The drive that such a desktop usually has is among the answers.
+TEST(Remedy, DesktopsAreToldOfTheDriveThatDoes) {
+  const std::string file = "llama-3.1-8b-rtx4090.toml";
+  const struct {
+    const char *model, *hbm, *dram;
+  } desktops[] = {
+      {"qwen2.5-7b", "24 GiB", "64 GB"}, {"qwen2.5-3b", "16 GB", "32 GB"}, {"qwen2.5-1.5b", "8 GB", "16 GB"}};
+  for (const auto& [model, hbm, dram] : desktops) {
+    SCOPED_TRACE(model);
+    const Overrides overrides{std::string("model.config=models/") + model + ".json", std::string("machine.hbm=") + hbm,
+                              std::string("machine.dram=") + dram, "machine.nvme=0 B"};
+    const std::vector<Remedy> found = remedies(read(file, overrides));
+    expect_that_each_is_enough(file, overrides, found);
+    EXPECT_TRUE(std::any_of(found.begin(), found.end(), [](const Remedy& r) { return r.key == "machine.nvme"; }))
+        << remedies_text(found);
+  }
 }
 
 TEST(Remedy, ADesktopThatLacksAFewGibIsToldHowMany) {
