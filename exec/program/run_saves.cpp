@@ -81,7 +81,6 @@ double RunSaves::write_rate(std::int64_t step, std::int64_t steps, std::int64_t 
 }
 
 std::string RunSaves::expectation(std::int64_t file_bytes, double copy_rate, double write_rate) const {
-  if (every_ == 0) return "";
   const auto files = static_cast<double>(file_bytes), copy = static_cast<double>(snapshot_bytes_);
   const std::string size = format_bytes(files), written = expected_text(files, write_rate);
   if (snapshot_)

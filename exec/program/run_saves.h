@@ -53,12 +53,11 @@ class RunSaves {
   /// Takes memory for a copy of the states if at most `room_bytes` hold it and something is saved between steps.
   void set_aside(const Schedule& schedule, const Model& model, std::int64_t room_bytes);
   std::int64_t set_aside_bytes() const { return snapshot_ ? snapshot_->bytes() : 0; }
-  bool saves_between() const { return every_ > 0; }
   /// Bytes/s at which a small part of a checkpoint of `file_bytes` is written where the first one will be, synced; what
   /// was written is removed. 0 if it cannot be.
   double write_rate(std::int64_t step, std::int64_t steps, std::int64_t file_bytes) const;
-  /// What a save between steps is expected to make training wait for, and for how long it is written: "", where nothing
-  /// is saved between steps. A rate that is not known is 0.
+  /// A line: what a save between steps is expected to make training wait for, and how long it is written. Rates in
+  /// bytes/s; 0: not known. REQUIRES: set_aside was called.
   std::string expectation(std::int64_t file_bytes, double copy_rate, double write_rate) const;
 
   /// Is what begins written while training goes on?

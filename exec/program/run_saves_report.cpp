@@ -13,7 +13,8 @@ using nlohmann::ordered_json;
 
 std::string prepare_saves(RunSetup& setup, const std::vector<std::int64_t>& arenas) {
   RunSaves& saves = *setup.save;
-  if (!saves.saves_between()) return "";
+  const std::int64_t steps = setup.scenario.run.steps;
+  if (saves.steps_to_save(setup.steps_before, steps) >= steps) return "";  // at the end alone
   const std::int64_t taken = host_arena_bytes(setup.schedule, arenas, setup.backend->is_host());
   // What is counted, and what there is: other programs may have taken memory since.
   const std::int64_t room =
@@ -23,7 +24,7 @@ std::string prepare_saves(RunSetup& setup, const std::vector<std::int64_t>& aren
   const std::int64_t bytes = std::reduce(files.begin(), files.end());
   // A copy is read from DRAM and written to it.
   return saves.expectation(bytes, setup.scenario.machine.cpu.dram_bytes_per_second / 2,
-                           saves.write_rate(setup.steps_before, setup.scenario.run.steps, bytes));
+                           saves.write_rate(setup.steps_before, steps, bytes));
 }
 
 ordered_json saves_json(const RunSaves& saves) {
