@@ -7,6 +7,10 @@ if(PENSTOCK_EXEC)
   set_target_properties(penstock-exec PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)  # CUDA may lie where no linker looks
 endif()
 
+# Beside what the system has: libraries that scripts/package puts there.
+file(RELATIVE_PATH libraries ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR}/penstock)
+set_target_properties(${programs} PROPERTIES INSTALL_RPATH "$ORIGIN/${libraries}")
+
 set(pages)
 set(completions)
 foreach(program IN LISTS programs)
