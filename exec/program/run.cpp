@@ -200,8 +200,8 @@ class Run {
     status_.clear();
     const std::optional<std::int64_t> saved = setup_.save->saved();
     const std::string stands = saved ? fmt::format("the checkpoint of step {} stands, ", *saved) : "";
-    const std::int64_t done = training_->steps_done();
-    const std::int64_t next = done + setup_.save->steps_to_save(done, setup_.scenario.run.steps - result_.steps);
+    const std::int64_t last = training_->steps_done() + setup_.scenario.run.steps - result_.steps;
+    const std::int64_t next = step + setup_.save->steps_to_save(step, last - step);
     tell(fmt::format(
         "penstock-exec: step {} is not saved, and training goes on; {}the next attempt is after step {}. {}\n", step,
         stands, next, why));
