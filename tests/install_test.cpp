@@ -120,6 +120,49 @@ TEST_F(Installed, ManPagesSayWhatHelpSays) {
     EXPECT_NE(page.find(fmt::format("\n.SS {}\n", command)), std::string::npos) << command;
 }
 
+TEST_F(Installed, BashCompletesCommandsAndTheirOptions) {
+  install();
+  const std::string completion = (prefix() / PENSTOCK_DATADIR / "bash-completion/completions/penstock-sim").string();
+  const auto complete = [&](const std::string& words, int at) {
+    EXPECT_EQ(run(fmt::format(
+                  "bash -c 'source {}; COMP_WORDS=({}); COMP_CWORD={}; _penstock_sim; echo \"${{COMPREPLY[@]}}\"'",
+                  completion, words, at)),
+              0)
+        << printed_;
+    return printed_;
+  };
+  EXPECT_EQ(complete("penstock-sim s", 1), "simulate search sweep shop\n");
+  EXPECT_EQ(complete("penstock-sim plan --ign", 2), "--ignore-capacity\n");
+  EXPECT_EQ(complete("penstock-sim plan scenario", 2), "\n");  // a file, which bash completes itself
+}
+
+/// find_package(Penstock), and a program that predicts what penstock-sim predicts.
+TEST_F(Installed, TheSimulatorIsALibrary) {
+  install();
+  const auto write = [&](const char* name, const char* text) { std::ofstream(elsewhere() / name) << text; };
+  write("CMakeLists.txt",
+        "cmake_minimum_required(VERSION 3.25)\nproject(consumer LANGUAGES CXX)\nfind_package(Penstock REQUIRED)\n"
+        "add_executable(consumer main.cpp)\ntarget_link_libraries(consumer PRIVATE Penstock::sim)\n");
+  write("main.cpp", R"(#include <cstdio>
+#include "shared/catalogue.h"
+#include "shared/scenario/scenario.h"
+#include "sim/front_desk.h"
+#include "sim/simulate.h"
+int main(int, char** arguments) {
+  penstock::Scenario scenario = penstock::read_scenario(arguments[1], {"policy.name=megatrain"});
+  const penstock::Schedule schedule = penstock::sim::proved_schedule(scenario, {});
+  std::printf("%s %.6g\n", schedule.policy.c_str(), penstock::sim::simulate(schedule, scenario.machine).step_seconds);
+}
+)");
+  EXPECT_EQ(run(fmt::format("'{}' -S . -B build -G Ninja -DCMAKE_PREFIX_PATH='{}' && '{}' --build build",
+                            PENSTOCK_CMAKE, prefix().string(), PENSTOCK_CMAKE)),
+            0)
+      << printed_;
+  const std::string scenario = (prefix() / PENSTOCK_DATADIR / "penstock/scenarios/qwen2.5-7b-h200.toml").string();
+  EXPECT_EQ(run(fmt::format("build/consumer '{}'", scenario)), 0) << printed_;
+  EXPECT_EQ(printed_.find("megatrain "), 0u) << printed_;
+}
+
 #if PENSTOCK_HAS_EXEC
 TEST_F(Installed, TheExecutorTrainsWhatTheCatalogueHas) {
   install();
