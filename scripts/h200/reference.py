@@ -22,6 +22,9 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
 
+IGNORED = -100
+
+
 def build(config_path, dtype):
     config = AutoConfig.for_model(**json.load(open(config_path)))
     config.dtype = dtype
@@ -53,17 +56,40 @@ def loaded(config_path, weights, dtype):
     return model.train()
 
 
-def step_loss(model, tokens, micro_batch):
-    """Backpropagates the mean token loss of one optimizer step, micro-batch by micro-batch."""
+class Rows:
+    """What a step is trained on: inputs and labels [sequences, length], document starts of packed rows."""
+
+    def __init__(self, inputs, labels, starts=None):
+        self.inputs, self.labels, self.starts = inputs, labels, starts
+        self.count = (labels != IGNORED).sum().item()
+
+    def parts(self, micro_batch):
+        for begin in range(0, self.inputs.shape[0], micro_batch):
+            rows = slice(begin, begin + micro_batch)
+            yield self.inputs[rows], self.labels[rows], self.extra(rows)
+
+    def extra(self, rows):
+        """Of packed rows: positions within documents, and a mask in which each document is alone."""
+        if self.starts is None:
+            return {}
+        starts, place = self.starts[rows], torch.arange(self.inputs.shape[1], device=self.inputs.device)
+        seen = (starts[:, :, None] == starts[:, None, :]) & (place[:, None] >= place[None, :])
+        return {"position_ids": place - starts, "attention_mask": seen[:, None]}
+
+
+def step_loss(model, rows, micro_batch):
+    """Backpropagates the mean loss of one optimizer step's labels that count, micro-batch by micro-batch."""
     total = 0.0
-    count = tokens.shape[0] * (tokens.shape[1] - 1)
-    for begin in range(0, tokens.shape[0], micro_batch):
-        part = tokens[begin : begin + micro_batch]
-        logits = model(part[:, :-1]).logits.float()
-        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), part[:, 1:].flatten(), reduction="sum")
-        (loss / count).backward()
+    for inputs, labels, extra in rows.parts(micro_batch):
+        if "attention_mask" in extra:  # as it is added to scores
+            none = torch.zeros((), dtype=model.dtype, device=inputs.device)
+            extra["attention_mask"] = torch.where(extra["attention_mask"], none, torch.finfo(model.dtype).min)
+        logits = model(inputs, **extra).logits.float()
+        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORED,
+                                                 reduction="sum")
+        (loss / rows.count).backward()
         total += loss.item()
-    return total / count
+    return total / rows.count
 
 
 def gradients(model):
@@ -76,8 +102,15 @@ def relative(a, b):
 
 def load_dump(folder):
     run = json.load(open(f"{folder}/run.json"))
-    tokens = numpy.fromfile(f"{folder}/tokens.i32", dtype="<i4").reshape(run["tokens_shape"])
-    return run, torch.from_numpy(tokens.astype("int64")).cuda()
+
+    def read(name):
+        values = numpy.fromfile(f"{folder}/{name}.i32", dtype="<i4").reshape(run["tokens_shape"])
+        return torch.from_numpy(values.astype("int64")).cuda()
+
+    tokens = read("tokens")
+    if run["rows"] == "packed":
+        return run, [Rows(*step) for step in zip(tokens, read("labels"), read("document_starts"))]
+    return run, [Rows(step[:, :-1], step[:, 1:]) for step in tokens]
 
 
 def loss_curve(config_path, weights, run, tokens, dtype):
