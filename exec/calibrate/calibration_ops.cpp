@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "exec/calibrate/stopwatch.h"
+#include "shared/error.h"
 #include "shared/machine/attention_point.h"
 
 namespace penstock::exec {
@@ -88,6 +89,9 @@ std::vector<CalibrationOp> calibration_ops(const Scenario& scenario, std::span<c
 PackedRows calibration_rows(const Scenario& scenario) {
   PackedRows rows;
   if (scenario.rows != BatchKind::packed) return rows;
+  if (scenario.data.empty())
+    throw InputError(scenario.path.string() +
+                     ": [workload] squared_lengths: attention is timed on documents; give the file of tokens, data");
   const TokenFile file(scenario.data, token_format(scenario.data).value(), scenario.model.config.vocabulary);
   constexpr std::uint64_t kSeed = 1;
   RowPacking(file, scenario.sequence_length, kSeed).fill(1, scenario.micro_batch, rows);

@@ -120,6 +120,11 @@ RunSetup prepare_run(const RunCommandOptions& options, Scenario given, StatusLin
   const TokenShape shape{scenario.sequences, scenario.sequence_length, scenario.model.config.vocabulary};
   status.update("reading the data");
   setup.tokens = open_tokens(scenario.run.data, scenario.run.data_kind, scenario.path, shape, scenario.run.seed);
+  if (scenario.rows == BatchKind::packed && setup.tokens->rows() != BatchKind::packed)
+    throw InputError(
+        fmt::format("{}: [workload] squared_lengths is of packed rows, but rows of {} are windows of one text; "
+                    "leave it out",
+                    scenario.path.string(), setup.tokens->describe()));
   setup.scenario.rows = setup.tokens->rows();
   setup.scenario.squared_lengths = setup.tokens->squared_lengths();
   status.clear();

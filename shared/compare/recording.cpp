@@ -53,14 +53,15 @@ std::vector<double> op_medians(const Schedule& schedule, const Timeline& timelin
 }
 
 /// The machine is the profile's, with the capacities that the run had; every parameter of the policy is written out, so
-/// that a preset may change later.
+/// that a preset may change later, and of a file of tokens what it says of the rows.
 std::vector<std::string> kept_overrides(const std::vector<std::string>& overrides, const Scenario& scenario) {
   std::vector<std::string> kept;
   for (const std::string& text : overrides) {
     const std::string key = text.substr(0, text.find('='));
-    const bool replaced = key == "machine.profile" || key == "machine.hardware" || key == "machine.card" ||
-                          key == "machine.host" || key == "machine.hbm" || key == "machine.dram" ||
-                          key == "machine.context" || key == "machine.reserve" || key.starts_with("policy.");
+    const bool replaced = key == "workload.data" || key == "workload.squared_lengths" || key == "machine.profile" ||
+                          key == "machine.hardware" || key == "machine.card" || key == "machine.host" ||
+                          key == "machine.hbm" || key == "machine.dram" || key == "machine.context" ||
+                          key == "machine.reserve" || key.starts_with("policy.");
     if (!replaced) kept.push_back(text);
   }
   std::istringstream lines(policy_text(scenario.policy));
@@ -72,6 +73,8 @@ std::vector<std::string> kept_overrides(const std::vector<std::string>& override
   kept.push_back(fmt::format("machine.context={} B", context_bytes(machine)));
   kept.push_back(fmt::format("machine.dram={} B", machine.dram_bytes));
   kept.push_back(fmt::format("machine.reserve={} B", reserve_bytes(machine)));
+  if (scenario.rows == BatchKind::packed)  // in the place of a file that is not kept
+    kept.push_back(fmt::format("workload.squared_lengths={}", scenario.squared_lengths));
   return kept;
 }
 

@@ -199,10 +199,7 @@ class ScenarioReader {
     if (scenario_.sequences % scenario_.micro_batch != 0)
       section.fail("micro_batch", fmt::format("{} does not divide sequences = {}; every micro-batch has the same size",
                                               scenario_.micro_batch, scenario_.sequences));
-    if (section.has("data")) {
-      scenario_.data = existing(section, "data");
-      take_rows_of_data(scenario_);
-    }
+    read_rows(section);
     section.finish();
     const ModelConfig& config = scenario_.model.config;
     if (const std::string why = window_reached(config, scenario_.sequence_length); !why.empty())
@@ -215,6 +212,19 @@ class ScenarioReader {
       section.fail("sequences",
                    fmt::format("{} sequences of {} tokens make about {:.0e} bytes of activations: absurdly many",
                                scenario_.sequences, scenario_.sequence_length, bytes));
+  }
+
+  void read_rows(TomlSection& section) {
+    const bool are_known = section.has("squared_lengths");
+    if (section.has("data")) scenario_.data = are_known ? path(section, "data") : existing(section, "data");
+    if (are_known) {
+      const double whole =
+          static_cast<double>(scenario_.sequence_length) * static_cast<double>(scenario_.sequence_length);
+      scenario_.rows = BatchKind::packed;
+      scenario_.squared_lengths = section.number("squared_lengths", 1, whole);
+    } else if (!scenario_.data.empty()) {
+      take_rows_of_data(scenario_);
+    }
   }
 
   void read_run() {
@@ -241,7 +251,8 @@ class ScenarioReader {
     std::filesystem::path& of_run = scenario_.run.data;
     if (of_run.empty()) of_run = scenario_.data;
     std::error_code ignored;
-    if (!scenario_.data.empty() && !std::filesystem::equivalent(of_run, scenario_.data, ignored))
+    if (!scenario_.data.empty() && of_run.lexically_normal() != scenario_.data.lexically_normal() &&
+        !std::filesystem::equivalent(of_run, scenario_.data, ignored))
       section.fail("data", fmt::format("stands beside [workload] data = {}, and a run trains on one of them; leave the "
                                        "other out",
                                        scenario_.data.string()));

@@ -67,6 +67,16 @@ TEST(Recording, WritesThePolicyOutAndKeepsTheCapacitiesOfTheRun) {
   EXPECT_EQ(count("machine.profile"), 0);
 }
 
+TEST(Recording, KeepsOfPackedRowsWhatPredictsThem) {
+  Scenario scenario = scenario_on("p.json");
+  scenario.rows = BatchKind::packed;
+  scenario.squared_lengths = 1234.5;
+  const Recording recording = make_recording(scenario, {"workload.data=long.tok", "workload.sequences=8"},
+                                             example_schedule(), measured(), "c0ffee", "run.json");
+  EXPECT_EQ(recording.overrides.back(), "workload.squared_lengths=1234.5");
+  EXPECT_EQ(std::count(recording.overrides.begin(), recording.overrides.end(), "workload.data=long.tok"), 0);
+}
+
 TEST(Recording, ReadsBackWhatWasWritten) {
   const TemporaryFolder folder;
   const fs::path file = folder.path() / "run.json";

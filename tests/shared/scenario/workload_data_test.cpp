@@ -50,6 +50,15 @@ TEST_F(WorkloadData, SaysHowRowsArePacked) {
   EXPECT_EQ(shorter.policy_input().squared_lengths, 16);
 }
 
+/// As in a recording, whose file of tokens may be gone.
+TEST_F(WorkloadData, MayBeKnownWithoutTheFile) {
+  const Scenario scenario = read("squared_lengths = 40\ndata = \"gone\"\n");
+  EXPECT_EQ(scenario.rows, BatchKind::packed);
+  EXPECT_EQ(scenario.squared_lengths, 40);
+  EXPECT_EQ(read("squared_lengths = 40\n").rows, BatchKind::packed);
+  EXPECT_MENTIONS(refusal("squared_lengths = 101\n"), "squared_lengths");
+}
+
 TEST_F(WorkloadData, OfOneTextAreWindows) {
   folder_.write("t.tok", token_file_bytes({{std::vector<std::uint32_t>(50, 1), {}, LongDocument::split}}, 256));
   EXPECT_EQ(read("data = \"t.tok\"\n").rows, BatchKind::windows);
