@@ -107,9 +107,9 @@ class CudaBackend : public Backend {
     return std::make_unique<PinnedMemory>(bytes);
   }
 
-  void start(const BoundSchedule& program, Board& board, Recorder& recorder) override {
+  void start(const BoundSchedule& bound, Board& board, Recorder& recorder) override {
     drain();
-    program_ = &program;
+    bound_ = &bound;
     board_ = &board;
     recorder_ = &recorder;
     steps_ = 0;
@@ -119,14 +119,14 @@ class CudaBackend : public Backend {
     PENSTOCK_CUDA(cudaHostGetDevicePointer(&words, board.words(), 0));
     words_ = reinterpret_cast<CUdeviceptr>(words);
     make_lanes();
-    events_ = std::make_unique<LaneEvents>(program, recorder.steps());
+    events_ = std::make_unique<LaneEvents>(bound, recorder.steps());
     rehearse();
     events_->anchor(first_stream());
     notifier_ = std::make_unique<Notifier>(board, [this] { look_for_errors(); });
   }
 
   void enqueue(int id, int step) override {
-    const BoundOp& op = program_->ops[static_cast<std::size_t>(id)];
+    const BoundOp& op = bound_->ops[static_cast<std::size_t>(id)];
     const Lane& lane = *lanes_[static_cast<std::size_t>(op.op->lane)];
     const cudaStream_t stream = lane.stream.get();
     nvtxRangePushA(op.op->name.c_str());
@@ -150,11 +150,11 @@ class CudaBackend : public Backend {
   }
 
   void drain() override {
-    if (program_ == nullptr) return;
+    if (bound_ == nullptr) return;
     try {
       for (const auto& lane : lanes_)
         if (lane) PENSTOCK_CUDA(cudaStreamSynchronize(lane->stream.get()));
-      if (!board_->aborted()) events_->report(*program_, steps_, *recorder_);
+      if (!board_->aborted()) events_->report(*bound_, steps_, *recorder_);
     } catch (...) {
       board_->abort(std::current_exception());
     }
@@ -162,7 +162,7 @@ class CudaBackend : public Backend {
     events_.reset();
     lanes_.clear();
     board_memory_ = Registration();
-    program_ = nullptr;
+    bound_ = nullptr;
   }
 
  private:
@@ -205,11 +205,11 @@ class CudaBackend : public Backend {
 
   void make_lanes() {
     lanes_.clear();
-    for (std::size_t i = 0; i < program_->schedule->lanes.size(); ++i) {
-      lanes_.push_back(is_gpu(program_->schedule->lanes[i].kind) ? std::make_unique<Lane>() : nullptr);
+    for (std::size_t i = 0; i < bound_->schedule->lanes.size(); ++i) {
+      lanes_.push_back(is_gpu(bound_->schedule->lanes[i].kind) ? std::make_unique<Lane>() : nullptr);
       if (!lanes_.back()) continue;
       std::int64_t scratch = 0;
-      for (const BoundOp& op : program_->ops)
+      for (const BoundOp& op : bound_->ops)
         if (op.op->lane == static_cast<int>(i))
           if (const auto* finish = std::get_if<BoundFinish>(&op.work))
             scratch = std::max(scratch, norm_scratch_elements(finish->elements));
@@ -223,7 +223,7 @@ class CudaBackend : public Backend {
   void rehearse() {
     std::set<std::tuple<int, int, int, bool, bool>> seen;
     std::set<std::pair<bool, int>> finished;
-    for (const BoundOp& op : program_->ops) {
+    for (const BoundOp& op : bound_->ops) {
       if (!is_gpu(op.lane_kind)) continue;
       const Lane& lane = *lanes_[static_cast<std::size_t>(op.op->lane)];
       if (const auto* w = std::get_if<TemplateBinding>(&op.work)) {
@@ -299,7 +299,7 @@ class CudaBackend : public Backend {
                              reinterpret_cast<double*>(lane.norm_scratch.data()), w.norm_partial, stream);
       }
       void operator()(const BoundScalars& w) const {
-        const StepSource& source = backend.program_->source;
+        const StepSource& source = backend.bound_->source;
         const AdamHyper hyper = source.hyper(step);
         const StepScalars prepared = make_step_scalars(hyper, source.number(step), 0, false);
         step_scalars_cuda(prepared, hyper.max_norm, w.partials.data(), static_cast<int>(w.partials.size()),
@@ -319,7 +319,7 @@ class CudaBackend : public Backend {
   std::int64_t arena_limit_bytes_ = 0;
   std::unique_ptr<CudaTemplates> templates_;
   std::int64_t device_bytes_ = 0;  // of HBM, allocated as memory of a tier
-  const BoundSchedule* program_ = nullptr;
+  const BoundSchedule* bound_ = nullptr;
   Board* board_ = nullptr;
   Recorder* recorder_ = nullptr;
   Registration board_memory_;

@@ -13,13 +13,13 @@ LaneEvents::Event LaneEvents::make(unsigned flags) {
   return Event(event);
 }
 
-LaneEvents::LaneEvents(const BoundSchedule& program, int recorded_steps)
-    : ops_(program.ops.size()), recorded_(recorded_steps), anchor_(make(cudaEventDefault)) {
+LaneEvents::LaneEvents(const BoundSchedule& bound, int recorded_steps)
+    : ops_(bound.ops.size()), recorded_(recorded_steps), anchor_(make(cudaEventDefault)) {
   starts_.resize(ops_ * static_cast<std::size_t>(recorded_));
   ends_.resize(starts_.size());
   marked_.resize(starts_.size());
   for (auto& turn : turns_) turn.resize(ops_);
-  for (const BoundOp& op : program.ops) {
+  for (const BoundOp& op : bound.ops) {
     if (!is_gpu(op.lane_kind)) continue;
     for (int step = 0; step < recorded_; ++step) {
       starts_[slot(op.op->id, step)] = make(cudaEventDefault);
@@ -52,7 +52,7 @@ void LaneEvents::anchor(cudaStream_t stream) {
   }
 }
 
-void LaneEvents::report(const BoundSchedule& program, int steps, Recorder& recorder) const {
+void LaneEvents::report(const BoundSchedule& bound, int steps, Recorder& recorder) const {
   // cudaEventElapsedTime answers in float milliseconds: exact to a microsecond only over some ten seconds. So each step
   // is read against a base of its own, the start of its first op, and the bases against each other.
   cudaEvent_t base = anchor_.get();
@@ -64,7 +64,7 @@ void LaneEvents::report(const BoundSchedule& program, int steps, Recorder& recor
   };
   for (int step = 0; step < std::min(steps, recorded_); ++step) {
     bool first = true;
-    for (const BoundOp& op : program.ops) {
+    for (const BoundOp& op : bound.ops) {
       const std::size_t at = slot(op.op->id, step);
       if (!is_gpu(op.lane_kind) || !marked_[at]) continue;
       if (std::exchange(first, false)) {

@@ -16,7 +16,7 @@ namespace penstock::exec {
 
 class LaneEvents {
  public:
-  LaneEvents(const BoundSchedule& program, int recorded_steps);
+  LaneEvents(const BoundSchedule& bound, int recorded_steps);
 
   /// Marks the place in `stream` where the op starts (recorded steps only) and where it ends.
   void mark_start(int op, int step, cudaStream_t stream);
@@ -26,7 +26,7 @@ class LaneEvents {
   /// Marks the instant from which the device's clock is read against the host's. Blocks until it is reached.
   void anchor(cudaStream_t stream);
   /// Hands all recorded times to the recorder. REQUIRES: every stream has been synchronised.
-  void report(const BoundSchedule& program, int steps, Recorder& recorder) const;
+  void report(const BoundSchedule& bound, int steps, Recorder& recorder) const;
 
  private:
   struct Destroy {

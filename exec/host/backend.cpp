@@ -79,18 +79,18 @@ class HostBackend : public Backend {
     return std::make_unique<HostMemory>(bytes, kind == TierKind::hbm ? "hbm" : "dram");
   }
 
-  void start(const BoundSchedule& program, Board& board, Recorder& recorder) override {
+  void start(const BoundSchedule& bound, Board& board, Recorder& recorder) override {
     drain();
-    program_ = &program;
+    bound_ = &bound;
     board_ = &board;
     recorder_ = &recorder;
-    for (const Lane& lane : program.schedule->lanes) {
+    for (const Lane& lane : bound.schedule->lanes) {
       queues_.push_back(is_gpu(lane.kind) ? std::make_unique<LaunchQueue>() : nullptr);
       if (LaunchQueue* queue = queues_.back().get()) threads_.emplace_back([this, queue] { serve(*queue); });
     }
   }
   void enqueue(int op, int step) override {
-    const int lane = program_->ops[static_cast<std::size_t>(op)].op->lane;
+    const int lane = bound_->ops[static_cast<std::size_t>(op)].op->lane;
     queues_[static_cast<std::size_t>(lane)]->push({op, step});
   }
   void drain() override {
@@ -112,7 +112,7 @@ class HostBackend : public Backend {
     }
   }
   void execute(const Launch& launch) {
-    const BoundOp& op = program_->ops[static_cast<std::size_t>(launch.op)];
+    const BoundOp& op = bound_->ops[static_cast<std::size_t>(launch.op)];
     for (const Predecessor& p : op.predecessors)
       if (!board_->wait(p.op, static_cast<std::uint32_t>(launch.step + 1 - p.distance))) return;
     if (board_->aborted()) return;
@@ -122,7 +122,7 @@ class HostBackend : public Backend {
     else if (const auto* copy = std::get_if<BoundCopy>(&op.work))
       run_copy(*copy);
     else
-      run_host_work(op, *program_, launch.step);
+      run_host_work(op, *bound_, launch.step);
     recorder_->record(launch.step, launch.op, start, now_ns());
     board_->publish(launch.op, static_cast<std::uint32_t>(launch.step + 1));
   }
@@ -132,7 +132,7 @@ class HostBackend : public Backend {
   }
 
   HostBackendOptions options_;
-  const BoundSchedule* program_ = nullptr;
+  const BoundSchedule* bound_ = nullptr;
   Board* board_ = nullptr;
   Recorder* recorder_ = nullptr;
   std::vector<std::unique_ptr<LaunchQueue>> queues_;  // by lane; nullptr for lanes that are not the GPU's

@@ -29,18 +29,15 @@ void add_names_beside(const std::filesystem::path& save, CommandFiles& files) {
 
 }  // namespace
 
-void check_run_outputs(const RunCommandOptions& options, const Scenario& scenario,
-                       const std::filesystem::path& beside) {
+void check_run_outputs(const RunCommandOptions& options, const Scenario& scenario, const TimelineFiles& timelines) {
   CommandFiles files;
   files.reads(scenario.files);
   if (scenario.run.data.empty())
     files.reads(default_data_files(std::filesystem::absolute(scenario.path).parent_path()));
-  files.reads(options.schedule);
+  timelines.add_to(files);
   files.reads(options.resume);
   files.replaces(options.save, "--save", options.resume);
   if (scenario.run.checkpoint.every == 0) add_names_beside(options.save, files);
-  files.writes(beside, "--timeline");
-  files.writes(options.timeline, "--timeline");
   files.writes(options.record, "--record");
   files.writes(scenario.run.metrics, "[log] metrics");
   files.writes_into(options.compare, comparison_files(options.compare, options.schedule), "--compare");
@@ -66,8 +63,7 @@ std::string write_run_files(const RunCommandOptions& options, const RunSetup& se
     text += fmt::format("recorded in {}\n", options.record.string());
   };
   const auto write_times = [&] {
-    if (!setup.schedule_beside.empty()) write_schedule(setup.schedule, setup.schedule_beside);
-    write_timeline(timeline, options.timeline);
+    setup.timelines.write(setup.schedule, timeline);
     text += fmt::format("wrote {}\n", options.timeline.string());
   };
   if (setup.save && !updates.failed()) attempts.make(save);

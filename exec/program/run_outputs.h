@@ -8,13 +8,13 @@
 #include "exec/program/run_setup.h"
 #include "exec/program/run_updates.h"
 #include "exec/training/training.h"
+#include "shared/compare/timeline_schedule.h"
 #include "shared/timeline/timeline.h"
 
 namespace penstock::exec {
 
 /// Throws InputError if a file asked for cannot be written, or would replace what the run reads or writes elsewhere.
-/// `beside`: where the schedule goes that the policy wrote; empty: nowhere, or not known yet.
-void check_run_outputs(const RunCommandOptions& options, const Scenario& scenario, const std::filesystem::path& beside);
+void check_run_outputs(const RunCommandOptions& options, const Scenario& scenario, const TimelineFiles& timelines);
 
 std::string saved_text(std::int64_t step, const std::filesystem::path& folder);
 

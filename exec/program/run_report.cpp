@@ -7,7 +7,7 @@
 
 #include "exec/runtime/limits.h"
 #include "shared/error.h"
-#include "shared/ir/memory.h"
+#include "shared/ir/memory_text.h"
 #include "shared/ir/schedule_json.h"
 #include "shared/ir/schedule_names.h"
 #include "shared/model/kernels.h"
@@ -31,14 +31,10 @@ std::int64_t usable_bytes(const TierCapacities& room, TierKind tier) {
 std::string memory_lines(const RunSetup& setup) {
   std::string text;
   for (const TierMemory& tier : schedule_memory(setup.schedule)) {
-    text += fmt::format("{:<5} {} arena of {} usable:", tier_names()[static_cast<std::size_t>(tier.tier.kind)],
-                        size(tier.arena_bytes), size(usable_bytes(setup.room, tier.tier.kind)));
-    const char* comma = " ";
-    for (const auto& [what, bytes] : tier.contents) {
-      text += fmt::format("{}{} {}", comma, what, format_bytes(static_cast<double>(bytes)));
-      comma = ", ";
-    }
-    text += "\n";
+    const std::string held = contents_text(tier, Unused::shown);
+    text += fmt::format("{:<5} {} arena of {} usable:{}{}\n", tier_names()[static_cast<std::size_t>(tier.tier.kind)],
+                        size(tier.arena_bytes), size(usable_bytes(setup.room, tier.tier.kind)), held.empty() ? "" : " ",
+                        held);
   }
   if (setup.store != nullptr) {
     std::string folders;

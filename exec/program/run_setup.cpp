@@ -14,7 +14,6 @@
 #include "exec/runtime/bind.h"
 #include "exec/runtime/limits.h"
 #include "shared/compare/recording.h"
-#include "shared/compare/timeline_schedule.h"
 #include "shared/error.h"
 #include "shared/ir/schedule_json.h"
 #include "shared/model/sequence_limits.h"
@@ -115,7 +114,8 @@ RunSetup prepare_run(const RunCommandOptions& options, Scenario given, StatusLin
   run.warmup_steps = std::min(run.warmup_steps, run.steps - 1);
   const Scenario& scenario = setup.scenario;
   if (!options.record.empty()) require_recordable(scenario, options.schedule);
-  check_run_outputs(options, scenario, {});
+  setup.timelines = {options.schedule, options.timeline, {}};
+  check_run_outputs(options, scenario, setup.timelines);
   if (!options.save.empty()) setup.save = open_saves(options.save, run.checkpoint);
   const TokenShape shape{scenario.sequences, scenario.sequence_length, scenario.model.config.vocabulary};
   status.update("reading the data");
@@ -148,10 +148,8 @@ RunSetup prepare_run(const RunCommandOptions& options, Scenario given, StatusLin
   plan_and_prove(options, limits, setup);
   if (!options.dump.empty())
     require_dumpable(options.dump, setup.schedule, setup.scenario.model, setup.scenario.run.steps);
-  if (!options.timeline.empty() && options.schedule.empty()) {
-    setup.schedule_beside = schedule_beside(options.timeline, schedule_hash(setup.schedule));
-    check_run_outputs(options, scenario, setup.schedule_beside);
-  }
+  setup.timelines.know(setup.schedule);
+  if (!setup.timelines.beside.empty()) check_run_outputs(options, scenario, setup.timelines);
   if (setup.save)
     setup.save->require_place(checkpoint ? checkpoint->step() : 0, run.steps,
                               checkpoint_file_bytes(setup.schedule.numerics, scenario.model));

@@ -17,6 +17,7 @@
 #include "exec/runtime/backend.h"
 #include "exec/runtime/run_memory.h"
 #include "exec/store/block_store.h"
+#include "shared/compare/timeline_schedule.h"
 #include "shared/ir/schedule.h"
 #include "shared/scenario/scenario.h"
 #include "shared/status_line.h"
@@ -40,12 +41,12 @@ struct RunSetup {
   std::unique_ptr<StateSource> states;  // until they are loaded
   std::string weights;                  // StateSource::describe of them
   std::int64_t steps_before = 0;
-  std::filesystem::path schedule_beside;  // the timeline, where `penstock-sim compare` looks; empty: not written
-  std::int64_t host_bytes = 0;            // that could be allocated before anything was
-  BesideArenas beside;                    // what of them was left to the run itself
-  TierCapacities room;                    // what arenas could take
-  const BlockStore* store = nullptr;      // `drive`, as long as it or the training lives
-  std::unique_ptr<RunSaves> save;         // nullptr: nothing is saved
+  TimelineFiles timelines;            // `penstock-sim compare` looks for the schedule beside them
+  std::int64_t host_bytes = 0;        // that could be allocated before anything was
+  BesideArenas beside;                // what of them was left to the run itself
+  TierCapacities room;                // what arenas could take
+  const BlockStore* store = nullptr;  // `drive`, as long as it or the training lives
+  std::unique_ptr<RunSaves> save;     // nullptr: nothing is saved
   RunDescription description;
   std::optional<Resumed> resumed;
 };

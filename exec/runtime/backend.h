@@ -43,7 +43,7 @@ class Backend {
   virtual std::unique_ptr<Memory> allocate(TierKind kind, std::int64_t bytes) = 0;
 
   /// All three stay valid until drain has returned.
-  virtual void start(const BoundSchedule& program, Board& board, Recorder& recorder) = 0;
+  virtual void start(const BoundSchedule& bound, Board& board, Recorder& recorder) = 0;
   /// Asynchronous; may block while queues are full. REQUIRES: a GPU op.
   virtual void enqueue(int op, int step) = 0;
   /// Blocks until all that was enqueued has completed or, after an abort, will never run.

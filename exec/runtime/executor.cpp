@@ -35,9 +35,9 @@ bool wait_for_step_before(const BoundOp& op, const Board& board, int step) {
   return true;
 }
 
-std::vector<int> ops_where(const BoundSchedule& program, const std::function<bool(const BoundOp&)>& accept) {
+std::vector<int> ops_where(const BoundSchedule& bound, const std::function<bool(const BoundOp&)>& accept) {
   std::vector<int> ids;
-  for (const BoundOp& op : program.ops)
+  for (const BoundOp& op : bound.ops)
     if (accept(op)) ids.push_back(op.op->id);
   return ids;
 }
@@ -45,22 +45,22 @@ std::vector<int> ops_where(const BoundSchedule& program, const std::function<boo
 /// One run: what its threads share.
 class Run {
  public:
-  Run(const BoundSchedule& program, Backend& backend, const ExecutorOptions& options)
-      : program_(program),
+  Run(const BoundSchedule& bound, Backend& backend, const ExecutorOptions& options)
+      : bound_(bound),
         backend_(backend),
         options_(options),
-        board_(program.ops.size()),
+        board_(bound.ops.size()),
         gate_(options.steps),
-        recorder_(program.ops.size(), std::min(options.record_steps, options.steps)),
+        recorder_(bound.ops.size(), std::min(options.record_steps, options.steps)),
         attached_(options.control, gate_, board_) {}
 
   ExecutorResult run() {
-    backend_.start(program_, board_, recorder_);
+    backend_.start(bound_, board_, recorder_);
     {
       const std::jthread watchdog([this](const std::stop_token& token) { guarded([&] { watch(token); }); });
       std::vector<std::jthread> lanes;
-      for (std::size_t lane = 0; lane < program_.schedule->lanes.size(); ++lane) {
-        const LaneKind kind = program_.schedule->lanes[lane].kind;
+      for (std::size_t lane = 0; lane < bound_.schedule->lanes.size(); ++lane) {
+        const LaneKind kind = bound_.schedule->lanes[lane].kind;
         if (!is_gpu(kind) && kind != LaneKind::launch)
           lanes.emplace_back([this, lane] { guarded([&] { walk_host_lane(static_cast<int>(lane)); }); });
       }
@@ -84,18 +84,18 @@ class Run {
   }
 
   void walk_host_lane(int lane) {
-    const std::vector<int> ids = ops_where(program_, [lane](const BoundOp& op) { return op.op->lane == lane; });
+    const std::vector<int> ids = ops_where(bound_, [lane](const BoundOp& op) { return op.op->lane == lane; });
     if (ids.empty()) return;
     // A lane that has nothing to do yet has not begun: a stop then has fewer steps to wait for.
-    const BoundOp& first = program_.ops[static_cast<std::size_t>(ids.front())];
+    const BoundOp& first = bound_.ops[static_cast<std::size_t>(ids.front())];
     for (int step = 0; wait_for_step_before(first, board_, step) && gate_.begin(step); ++step)
       for (const int id : ids) {
-        const BoundOp& op = program_.ops[static_cast<std::size_t>(id)];
+        const BoundOp& op = bound_.ops[static_cast<std::size_t>(id)];
         if (!wait_for_predecessors(op, board_, step)) return;
         if (options_.before_host_op) options_.before_host_op(*op.op, step, board_);
         if (board_.aborted()) return;
         const std::int64_t start = now_ns();
-        run_host_work(op, program_, step);
+        run_host_work(op, bound_, step);
         recorder_.record(step, id, start, now_ns());
         board_.publish(id, static_cast<std::uint32_t>(step + 1));
       }
@@ -103,10 +103,10 @@ class Run {
 
   void walk_launches() {
     const std::vector<int> ids =
-        ops_where(program_, [](const BoundOp& op) { return is_gpu(op.lane_kind) || op.lane_kind == LaneKind::launch; });
+        ops_where(bound_, [](const BoundOp& op) { return is_gpu(op.lane_kind) || op.lane_kind == LaneKind::launch; });
     if (ids.empty()) return;
     const auto last = std::find_if(ids.rbegin(), ids.rend(), [this](int id) {
-      return is_gpu(program_.ops[static_cast<std::size_t>(id)].lane_kind);
+      return is_gpu(bound_.ops[static_cast<std::size_t>(id)].lane_kind);
     });
     const auto is_near = [&](int step) {
       return last == ids.rend() || step < kStepsAhead ||
@@ -115,14 +115,14 @@ class Run {
     for (int step = 0; is_near(step) && gate_.begin(step); ++step)
       for (const int id : ids) {
         if (board_.aborted()) return;
-        if (is_gpu(program_.ops[static_cast<std::size_t>(id)].lane_kind))
+        if (is_gpu(bound_.ops[static_cast<std::size_t>(id)].lane_kind))
           backend_.enqueue(id, step);
         else if (!launch_wait(id, step))
           return;
       }
   }
   bool launch_wait(int id, int step) {
-    const BoundOp& op = program_.ops[static_cast<std::size_t>(id)];
+    const BoundOp& op = bound_.ops[static_cast<std::size_t>(id)];
     const std::int64_t start = now_ns();
     if (!wait_for_predecessors(op, board_, step)) return false;
     const auto& wait = std::get<BoundWait>(op.work);
@@ -151,7 +151,7 @@ class Run {
       if (board_.aborted()) return unkillable();
       board_.abort(std::make_exception_ptr(std::runtime_error(
           fmt::format("nothing has completed for {}, {}. {}", format_seconds(options_.watchdog_seconds),
-                      options_.watchdog_why, describe_hang(program_, board_, gate_.steps())))));
+                      options_.watchdog_why, describe_hang(bound_, board_, gate_.steps())))));
       since = now_ns();
       seen = board_.progress();
     }
@@ -168,7 +168,7 @@ class Run {
     std::_Exit(1);
   }
 
-  const BoundSchedule& program_;
+  const BoundSchedule& bound_;
   Backend& backend_;
   const ExecutorOptions& options_;
   Board board_;
@@ -179,16 +179,16 @@ class Run {
 
 }  // namespace
 
-ExecutorResult execute(const BoundSchedule& program, Backend& backend, const ExecutorOptions& options) {
-  return Run(program, backend, options).run();
+ExecutorResult execute(const BoundSchedule& bound, Backend& backend, const ExecutorOptions& options) {
+  return Run(bound, backend, options).run();
 }
 
-std::string describe_hang(const BoundSchedule& program, const Board& board, int steps) {
+std::string describe_hang(const BoundSchedule& bound, const Board& board, int steps) {
   std::string text;
-  for (std::size_t lane = 0; lane < program.schedule->lanes.size(); ++lane) {
+  for (std::size_t lane = 0; lane < bound.schedule->lanes.size(); ++lane) {
     // The lane stands at its first op with the fewest executions.
     const BoundOp* at = nullptr;
-    for (const BoundOp& op : program.ops)
+    for (const BoundOp& op : bound.ops)
       if (op.op->lane == static_cast<int>(lane) &&
           (at == nullptr || board.completed(op.op->id) < board.completed(at->op->id)))
         at = &op;
@@ -198,14 +198,14 @@ std::string describe_hang(const BoundSchedule& program, const Board& board, int 
     const auto missing = [&](int from, int distance) {
       if (board.completed(from) < step + 1 - static_cast<std::uint32_t>(distance))
         waits += fmt::format("{}\"{}\" (op {}{})", waits.empty() ? "" : ", ",
-                             program.ops[static_cast<std::size_t>(from)].op->name, from,
+                             bound.ops[static_cast<std::size_t>(from)].op->name, from,
                              distance == 1 ? ", of the step before" : "");
     };
     for (const Predecessor& p : at->predecessors) missing(p.op, p.distance);
     if (const auto* wait = std::get_if<BoundWait>(&at->work)) missing(wait->op, wait->distance);
     text += fmt::format(
         "{}Lane {} is in run step {} at op {} \"{}\", which {}.", text.empty() ? "" : " ",
-        program.schedule->lanes[lane].name, step, at->op->id, at->op->name,
+        bound.schedule->lanes[lane].name, step, at->op->id, at->op->name,
         waits.empty() ? std::string("has begun or was not launched, and has not ended") : "waits for " + waits);
   }
   return text.empty() ? "Every op has completed all steps." : text;

@@ -39,10 +39,10 @@ struct ExecutorResult {
   Recorder recorder;
 };
 
-/// Blocks until the end. REQUIRES: a backend that holds the arenas to which `program` was bound.
-ExecutorResult execute(const BoundSchedule& program, Backend& backend, const ExecutorOptions& options);
+/// Blocks until the end. REQUIRES: a backend that holds the arenas to which `bound` points.
+ExecutorResult execute(const BoundSchedule& bound, Backend& backend, const ExecutorOptions& options);
 
 /// One sentence for each lane that is not through `steps` steps: the op at which it stands and what that waits for.
-std::string describe_hang(const BoundSchedule& program, const Board& board, int steps);
+std::string describe_hang(const BoundSchedule& bound, const Board& board, int steps);
 
 }  // namespace penstock::exec

@@ -5,10 +5,26 @@
 #include <system_error>
 
 #include "shared/error.h"
+#include "shared/ir/schedule_json.h"
 
 namespace penstock {
 
 namespace fs = std::filesystem;
+
+void TimelineFiles::know(const Schedule& made) {
+  if (!timeline.empty() && schedule.empty()) beside = schedule_beside(timeline, schedule_hash(made));
+}
+
+void TimelineFiles::add_to(CommandFiles& files) const {
+  files.reads(schedule);
+  files.writes(beside, "--timeline");
+  files.writes(timeline, "--timeline");
+}
+
+void TimelineFiles::write(const Schedule& made, const Timeline& times) const {
+  if (!beside.empty()) write_schedule(made, beside);
+  if (!timeline.empty()) write_timeline(times, timeline);
+}
 
 fs::path schedule_beside(const fs::path& timeline, const std::string& hash) {
   return timeline.parent_path() / fmt::format("schedule-{}.json", hash);

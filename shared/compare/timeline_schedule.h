@@ -4,7 +4,24 @@
 #include <filesystem>
 #include <string>
 
+#include "shared/command_files.h"
+#include "shared/ir/schedule.h"
+#include "shared/timeline/timeline.h"
+
 namespace penstock {
+
+/// What `--schedule` and `--timeline` of a command name, in both programs.
+struct TimelineFiles {
+  std::filesystem::path schedule;  // read; empty: the policy writes it
+  std::filesystem::path timeline;  // written; empty: not wanted
+  std::filesystem::path beside;    // written, see below; empty: nowhere, or not known yet
+
+  /// Finds out `beside` where the timeline's schedule has no file of its own.
+  void know(const Schedule& made);
+  void add_to(CommandFiles& files) const;
+  /// The schedule and the timeline, where they are wanted.
+  void write(const Schedule& made, const Timeline& times) const;
+};
 
 /// For a timeline whose schedule has no file of its own: schedule-HASH.json beside it. The name stands for the content,
 /// so that runs which write into one folder share the file or have one each, and never replace another's.

@@ -7,7 +7,7 @@
 
 #include "shared/drive_alignment.h"
 #include "shared/error.h"
-#include "shared/ir/memory.h"
+#include "shared/ir/memory_text.h"
 #include "shared/units.h"
 #include "sim/planner/candidate_text.h"
 
@@ -21,14 +21,9 @@ std::string terabytes(double bytes) { return fmt::format("{:.3g} TB", bytes * 1e
 
 /// "moments 33.80 MiB, master 8.45 MiB"
 std::string on_drive(const Schedule& schedule) {
-  std::string text;
-  for (const TierMemory& tier : schedule_memory(schedule)) {
-    if (tier.tier.kind != TierKind::nvme) continue;
-    for (const auto& [what, bytes] : tier.contents)
-      if (what != "unused")
-        text += fmt::format("{}{} {}", text.empty() ? "" : ", ", what, format_bytes(static_cast<double>(bytes)));
-  }
-  return text;
+  for (const TierMemory& tier : schedule_memory(schedule))
+    if (tier.tier.kind == TierKind::nvme) return contents_text(tier, Unused::left_out);
+  return "";
 }
 
 /// Changes the policy to the same without a drive. Returns the keys that did it.

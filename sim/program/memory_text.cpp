@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "shared/compare/table.h"
+#include "shared/ir/memory_text.h"
 #include "shared/ir/schedule_names.h"
 #include "shared/units.h"
 
@@ -66,13 +67,9 @@ std::string memory_text(const std::vector<TierMemory>& memory, const Machine& ma
 std::string contents_text(const std::vector<TierMemory>& memory) {
   std::string text;
   for (const TierMemory& tier : memory) {
-    text += fmt::format("{} holds", tier_names()[static_cast<std::size_t>(tier.tier.kind)]);
-    const char* comma = " ";
-    for (const auto& [what, count] : tier.contents) {
-      text += fmt::format("{}{} {}", comma, what, bytes(count));
-      comma = ", ";
-    }
-    text += "\n";
+    const std::string held = penstock::contents_text(tier, Unused::shown);
+    text += fmt::format("{} holds{}{}\n", tier_names()[static_cast<std::size_t>(tier.tier.kind)],
+                        held.empty() ? "" : " ", held);
   }
   return text;
 }

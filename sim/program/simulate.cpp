@@ -141,14 +141,10 @@ std::string stalls_and_lanes_text(const Schedule& schedule, const Prediction& pr
   return table_text(rows);
 }
 
-/// `beside`: where the schedule goes that the policy wrote; empty: nowhere.
-void check_outputs(const SimulateCommandOptions& options, const Scenario& scenario,
-                   const std::filesystem::path& beside) {
+void check_outputs(const SimulateCommandOptions& options, const Scenario& scenario, const TimelineFiles& timelines) {
   CommandFiles files;
   files.reads(scenario.files);
-  files.reads(options.schedule);
-  files.writes(beside, "--timeline");
-  files.writes(options.timeline, "--timeline");
+  timelines.add_to(files);
   files.writes(options.trace, "--trace");
   files.writes(options.scenario.scenario_out, "--scenario-out");
   files.writes(options.html, "--html");
@@ -157,16 +153,11 @@ void check_outputs(const SimulateCommandOptions& options, const Scenario& scenar
 
 /// The files asked for.
 std::string write_files(const SimulateCommandOptions& options, const Schedule& schedule, const Timeline& timeline,
-                        const std::filesystem::path& beside) {
+                        const TimelineFiles& timelines) {
   std::string text;
-  if (!beside.empty()) {
-    write_schedule(schedule, beside);
-    text += fmt::format("schedule written to {}\n", beside.string());
-  }
-  if (!options.timeline.empty()) {
-    write_timeline(timeline, options.timeline);
-    text += fmt::format("timeline written to {}\n", options.timeline.string());
-  }
+  timelines.write(schedule, timeline);
+  if (!timelines.beside.empty()) text += fmt::format("schedule written to {}\n", timelines.beside.string());
+  if (!timelines.timeline.empty()) text += fmt::format("timeline written to {}\n", timelines.timeline.string());
   if (!options.trace.empty()) {
     write_chrome_trace({{&schedule, &timeline}}, options.trace);
     text += fmt::format("trace written to {} (opens in https://ui.perfetto.dev)\n", options.trace.string());
@@ -178,16 +169,15 @@ std::string write_files(const SimulateCommandOptions& options, const Schedule& s
 
 int simulate_command(const SimulateCommandOptions& options) {
   Scenario scenario = load_scenario(options.scenario);
-  check_outputs(options, scenario, {});
+  TimelineFiles timelines{options.schedule, options.timeline, {}};
+  check_outputs(options, scenario, timelines);
   write_scenario(options.scenario, scenario);
   const PartPrices prices = prices_of(scenario.cost);
   const Scenario asked = scenario;
   const std::string planned = options.schedule.empty() ? planned_line(plan_what_is_open(scenario)) : "";
   const Schedule schedule = proved_schedule(scenario, options.schedule);
-  std::filesystem::path beside;
-  if (!options.timeline.empty() && options.schedule.empty())
-    beside = schedule_beside(options.timeline, schedule_hash(schedule));
-  check_outputs(options, scenario, beside);
+  timelines.know(schedule);
+  check_outputs(options, scenario, timelines);
   const std::vector<TierMemory> memory = memory_on(schedule, scenario);
   const std::string excess = excess_text(memory, scenario.machine);
   if (!excess.empty() && !options.ignore_capacity)
@@ -204,7 +194,7 @@ int simulate_command(const SimulateCommandOptions& options) {
   const std::optional<Bill> bill = make_bill(scenario.cost, prices, scenario.machine, schedule.tokens_per_step(),
                                              prediction.step_seconds, step_error_range(scenario.machine));
   const std::string drive = drive_text(schedule, scenario.machine.nvme, prediction.step_seconds);
-  std::string files = write_files(options, schedule, prediction.timeline, beside);
+  std::string files = write_files(options, schedule, prediction.timeline, timelines);
   if (!options.html.empty()) {
     const std::string warnings = excess.empty() ? drive : "Does not fit: " + excess;
     write_text_file(options.html,
