@@ -285,6 +285,24 @@ TEST(CriticalPath, IsTheChainThatEndsTheStep) {
   }
 }
 
+// Periods of 5 and 7: the path is that of the last one, and ends where it began.
+TEST(CriticalPath, CoversTheLastPeriodAlone) {
+  TinySchedule tiny;
+  const int up = tiny.upload("up", TensorKind::weights);
+  const int one = tiny.compute("one", Pass::backward);
+  tiny.after(one, {up});
+  tiny.after_previous_step(up, {one});
+  Timeline timeline;
+  timeline.steps = 3;
+  timeline.ops = {{0, up, 0, 1}, {0, one, 1, 4}, {1, up, 4, 6}, {1, one, 6, 9}, {2, up, 9, 12}, {2, one, 12, 16}};
+  const std::vector<CriticalPart> path = critical_path(tiny.schedule, timeline);
+  ASSERT_EQ(path.size(), 2u);
+  EXPECT_EQ(path[0].op, up);
+  EXPECT_EQ(path[0].seconds, 3);
+  EXPECT_EQ(path[1].op, one);
+  EXPECT_EQ(path[1].seconds, 4);
+}
+
 // Three boundaries, two periods: those of steps 1 and 2. An input that ran long before its step's period still counts
 // for it.
 TEST(LaneBusy, IsTheMeanOverTheSteadySteps) {
