@@ -78,6 +78,23 @@ TEST(Comparison, WorstOpsLargestFirstTiesById) {
   EXPECT_DOUBLE_EQ(result.worst_ops[1].share_of_step, -1.0 / 12);  // signed: predicted less than measured
 }
 
+TEST(Comparison, WorstOpsBySizeWhateverTheSign) {
+  // Measured 4, 2 and 6 s: the load is 2 s short, the backward 1 s long.
+  const Timeline timeline = example_timeline(TimelineSource::predicted, 0, std::vector<ExampleStep>(6, {2, 2, 7}));
+  const Comparison result = compare_timelines(example_schedule(), timeline, measured());
+  ASSERT_EQ(result.worst_ops.size(), 2u);
+  EXPECT_EQ(result.worst_ops[0].op, 0);
+  EXPECT_EQ(result.worst_ops[1].op, 2);
+}
+
+TEST(Comparison, OfSeveralDevicesTheFullestCounts) {
+  Timeline timeline = predicted();
+  timeline.peaks = {{TierKind::hbm, 1100}, {TierKind::hbm, 900}};
+  const Comparison result = compare_timelines(example_schedule(), timeline, measured());
+  ASSERT_EQ(result.tiers.size(), 1u);
+  EXPECT_DOUBLE_EQ(result.tiers[0].peak_bytes.predicted, 1100);
+}
+
 TEST(Comparison, OneOutlierMovesNoMedian) {
   std::vector<ExampleStep> steps(6, {4, 2, 6});
   steps[3].backward = 9;  // periods 12, 12, 15, 12, 12

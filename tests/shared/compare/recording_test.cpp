@@ -45,6 +45,15 @@ TEST(Recording, KeepsMediansOfTheSteadySteps) {
   EXPECT_EQ(recording.schedule_hash, schedule_hash(example_schedule()));
 }
 
+// Of four steady steps the two in the middle count; a warm-up step among them would make the larger one the median.
+TEST(Recording, LeavesWarmUpOutOfTheMediansOfOps) {
+  const Timeline timeline =
+      example_timeline(TimelineSource::measured, 1, {{9, 9, 9}, {2, 1, 3}, {2, 1, 3}, {4, 3, 5}, {4, 3, 5}});
+  const Recording recording =
+      make_recording(scenario_on("/a/b/profile.json"), {}, example_schedule(), timeline, "c0ffee", "/a/c/run.json");
+  EXPECT_EQ(recording.op_seconds, (std::vector<double>{3, 2, 4}));
+}
+
 TEST(Recording, WritesThePolicyOutAndKeepsTheCapacitiesOfTheRun) {
   Scenario scenario = scenario_on("p.json");
   scenario.policy.group = 3;

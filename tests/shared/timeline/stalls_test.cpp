@@ -164,6 +164,19 @@ TEST(Stalls, AGapBehindAllDependenciesIsLaunchOrOverhead) {
   EXPECT_EQ(part(report(TimelineSource::measured), StallCause::overhead), 1);
 }
 
+// Nobody launches a host op: that it begins at 2, though nothing is in its way, is overhead in a prediction too.
+TEST(Stalls, AHostOpThatBeginsLateWasNotLaunchedLate) {
+  TinySchedule tiny;
+  const int adam = tiny.op("adam", TinySchedule::kHost, OptimizerWork{1, 1});
+  const int one = tiny.compute("one", Pass::backward);
+  tiny.after(one, {adam});
+  const StallReport report =
+      attribute_stalls(tiny.schedule, one_period(tiny, one, {{adam, 2, 4}, {one, 4, 5}}, TimelineSource::predicted));
+  EXPECT_EQ(part(report, StallCause::optimizer), 2);
+  EXPECT_EQ(part(report, StallCause::overhead), 2);
+  EXPECT_EQ(part(report, StallCause::launch), 0);
+}
+
 // The launch thread waits for the report (0 to 2) and launches the layer only then, though the weights were there at 1.
 // 0 to 1 is weights, 1 to 2 launch; measured, the quarter second until the op starts is overhead.
 TEST(Stalls, AWaitCostsOnlyWhatTheDataDidNot) {
