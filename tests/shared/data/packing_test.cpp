@@ -153,6 +153,7 @@ TEST(Packing, SplitsATextIntoRowsWithoutLosingATarget) {
   const Packed packed(numbered({12}, LongDocument::split), 4);  // 11 places
   EXPECT_EQ(packed.packing.report().rows, 3);
   EXPECT_EQ(packed.packing.report().split, 1);
+  EXPECT_EQ(packed.packing.report().documents, 3);  // of 4, 4 and 3 places
   const PackedRows rows = packed.step(1, 3);
   EXPECT_EQ(sorted_rows(rows, 4), (std::vector<List>{{0, 1, 2, 3}, {4, 5, 6, 7}, {8, 9, 10, 0}}));
   List labels = rows.labels;
