@@ -300,6 +300,13 @@ class OperandCheck {
         fault("reads {}: a report reads loss, step_scalars and trained_tokens", value_label(read.value));
       else
         value_size(read);
+    const auto reads = [&](TensorKind tensor) {
+      return std::any_of(op_->reads.begin(), op_->reads.end(),
+                         [&](const Access& a) { return a.value.tensor == tensor; });
+    };
+    if (schedule_.micro_batch.kind == BatchKind::packed && reads(TensorKind::loss) &&
+        !reads(TensorKind::trained_tokens))
+      fault("reads loss and not trained_tokens, by which it is divided");
   }
 
   void check(const WaitWork&) { count(0, 0); }
