@@ -164,6 +164,8 @@ struct Software {
   std::string name;                  // empty: ours
   double launch_op_seconds = 0;      // the launching thread's own work for each template op
   double pass_bytes_per_second = 0;  // most that host passes other than AdamW reach; 0 = what the machine gives
+  /// What it recomputes of a layer includes the layer's output, which backward does not read.
+  bool recomputes_output = false;
 };
 
 /// Where the rates of a hardware file are from: measured on the card, inferred from what was published of runs on it,

@@ -1,25 +1,49 @@
 // Reads scenarios/software/*.toml; docs/scenario.md lists the keys.
 #include <algorithm>
+#include <iterator>
+#include <optional>
+#include <vector>
 
 #include "shared/machine/attention_toml.h"
 #include "shared/machine/machine.h"
 #include "shared/machine/software_memory.h"
+#include "shared/model/kernels.h"
 #include "shared/toml_reader.h"
 
 namespace penstock {
 namespace {
+
+/// Kernels that are not fused move their data so many times: their tables and rates are of one pass. The optimizer is not
+/// one of a layer's: it gets points of its own, by which it goes as the machine has it.
+void widen_elementwise(Gpu& gpu, double layers, double optimizer) {
+  const auto is = [](std::optional<KernelId> kernel) {
+    return [kernel](const ElementwisePoint& point) { return point.kernel == kernel; };
+  };
+  if (std::ranges::none_of(gpu.elementwise, is(KernelId::adamw))) {
+    std::vector<ElementwisePoint> points;
+    std::ranges::copy_if(gpu.elementwise, std::back_inserter(points), is(std::nullopt));
+    if (points.empty() && gpu.hbm_bytes_per_second > 0)
+      points = {{std::nullopt, 1, 1 / (gpu.hbm_bytes_per_second * gpu.elementwise_efficiency)}};
+    for (ElementwisePoint& point : points) point.kernel = KernelId::adamw;
+    gpu.elementwise.insert(gpu.elementwise.end(), points.begin(), points.end());
+  }
+  gpu.elementwise_efficiency /= layers;
+  for (ElementwisePoint& point : gpu.elementwise) {
+    const double times = point.kernel == KernelId::adamw ? optimizer : layers;
+    point.seconds *= times;
+    point.sustained_seconds *= times;
+  }
+}
 
 void apply_gpu(const TomlDocument& document, Machine& machine) {
   TomlSection section(document, "gpu");
   Gpu& gpu = machine.gpu;
   if (section.has("launch")) gpu.launch_seconds = section.seconds("launch");
   if (section.has("launch_op")) machine.software.launch_op_seconds = section.seconds("launch_op");
-  // Kernels that are not fused move their data so many times: their tables and rates are of one pass.
-  if (section.has("elementwise_traffic")) {
-    const double passes = section.number("elementwise_traffic", 1, 100);
-    gpu.elementwise_efficiency /= passes;
-    for (ElementwisePoint& point : gpu.elementwise) point.seconds *= passes;
-  }
+  if (section.has("recomputes_output")) machine.software.recomputes_output = section.boolean("recomputes_output");
+  if (section.has("elementwise_traffic") || section.has("optimizer_traffic"))
+    widen_elementwise(gpu, section.has("elementwise_traffic") ? section.number("elementwise_traffic", 1, 100) : 1,
+                      section.has("optimizer_traffic") ? section.number("optimizer_traffic", 1, 100) : 1);
   if (section.has("attention_forward_efficiency"))
     gpu.attention_forward_efficiency = section.number("attention_forward_efficiency", 0.01, 1);
   if (section.has("attention_backward_efficiency"))

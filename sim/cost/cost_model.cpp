@@ -35,13 +35,15 @@ double bytes_of(const std::vector<Access>& accesses) {
 template <typename T>
 class PerTemplate {
  public:
-  PerTemplate(const Schedule& schedule, const Model& model) : schedule_(schedule), model_(model) {}
+  PerTemplate(const Schedule& schedule, const Model& model, const Software& software)
+      : schedule_(schedule), model_(model), recomputes_output_(software.recomputes_output) {}
 
   /// What `make(kernels)` returned for the op's template.
   template <typename Make>
   const T& of(const Op& op, const Make& make) {
     const auto& work = std::get<TemplateWork>(op.work);
-    const Key key{work.kind, work.pass, work.keep, writes_next_boundary(op), adds_to_gradient(op)};
+    const bool output = writes_next_boundary(op) || (recomputes_output_ && work.pass == Pass::recompute);
+    const Key key{work.kind, work.pass, work.keep, output, adds_to_gradient(op)};
     if (const auto found = made_.find(key); found != made_.end()) return found->second;
     const Numerics& numerics = schedule_.numerics;
     const ElementType gradient = numerics.sum_on_host ? numerics.gradient_link : numerics.gradient_sum;
@@ -55,6 +57,7 @@ class PerTemplate {
   using Key = std::tuple<LayerKind, Pass, Keep, bool, bool>;
   const Schedule& schedule_;
   const Model& model_;
+  const bool recomputes_output_;
   std::map<Key, T> made_;
 };
 
@@ -62,7 +65,7 @@ class PerTemplate {
 class CostModel {
  public:
   CostModel(const Schedule& schedule, const Model& model, const Machine& machine)
-      : schedule_(schedule), machine_(machine), templates_(schedule, model) {}
+      : schedule_(schedule), machine_(machine), templates_(schedule, model, machine.software) {}
 
   OpCost cost(const Op& op) {
     op_ = &op;
@@ -266,7 +269,7 @@ std::vector<OpCost> op_costs(const Schedule& schedule, const Model& model, const
 }
 
 double executed_flops(const Schedule& schedule, const Model& model) {
-  PerTemplate<double> templates(schedule, model);
+  PerTemplate<double> templates(schedule, model, {});
   double flops = 0;
   for (const Op& op : schedule.ops)
     if (std::holds_alternative<TemplateWork>(op.work)) flops += templates.of(op, kernel_flops);

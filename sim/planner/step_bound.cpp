@@ -153,15 +153,15 @@ class BoundCounter {
 
   /// Layer after layer, as for visits.
   void count_gpu_passes() {
-    const auto add = [&](const Plan::Range& run, double bytes_per_layer) {
-      const double seconds = hbm_pass_seconds(bytes_per_layer);
+    const auto add = [&](const Plan::Range& run, double seconds) {
       for (int layer = run.first; layer <= run.last; ++layer) bound_.compute += seconds;
     };
     if (!on_host())
-      for (const Plan::Range& run : plan_.alike) add(run, static_cast<double>(finish_bytes(plan_, run.first)));
+      for (const Plan::Range& run : plan_.alike)
+        add(run, hbm_pass_seconds(static_cast<double>(finish_bytes(plan_, run.first))));
     for (const Plan::Range& run : plan_.alike)
       if (const std::int64_t elements = gpu_resident_elements(plan_, run.first); elements > 0)
-        add(run, static_cast<double>(elements) * update_traffic());
+        add(run, hbm_update_seconds(static_cast<double>(elements) * update_traffic()));
   }
 
   void count_host() {
@@ -179,6 +179,14 @@ class BoundCounter {
   double hbm_pass_seconds(double bytes) const {
     if (machine_.gpu.is_host) return 0;  // a host pass there; none counted is a bound too
     return bytes / (machine_.gpu.hbm_bytes_per_second * machine_.gpu.elementwise_efficiency);
+  }
+  /// AdamW may have points of its own, which are not to be passed.
+  double hbm_update_seconds(double bytes) const {
+    if (machine_.gpu.is_host) return 0;
+    Kernel kernel;
+    kernel.id = KernelId::adamw;
+    kernel.bytes = static_cast<std::int64_t>(bytes);
+    return std::min(hbm_pass_seconds(bytes), kernel_seconds(machine_.gpu, kernel).burst);
   }
 
   /// Bytes of weights that a phase of every group must load: all that its ring did not hold before.

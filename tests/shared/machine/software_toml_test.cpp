@@ -1,7 +1,11 @@
 // What another system's implementation makes of a machine's figures.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <optional>
+
 #include "shared/machine/machine.h"
+#include "shared/model/kernels.h"
 #include "tests/shared/error_text.h"
 #include "tests/shared/temporary_folder.h"
 
@@ -39,6 +43,7 @@ TEST_F(SoftwareFile, ANameAloneChangesNothing) {
   const Machine machine = applied("");
   EXPECT_EQ(machine.software.name, "other");
   EXPECT_EQ(machine.software.launch_op_seconds, 0);
+  EXPECT_FALSE(machine.software.recomputes_output);
   EXPECT_EQ(machine.software.pass_bytes_per_second, 0);
   EXPECT_EQ(machine.gpu.elementwise_efficiency, 0.8);
   EXPECT_EQ(machine.link.h2d.bytes_per_second, 20e9);
@@ -85,7 +90,8 @@ TEST_F(SoftwareFile, KernelsThatAreNotFusedMoveTheirDataMoreOften) {
   Machine machine = round_machine();
   machine.gpu.elementwise = {{std::nullopt, 1e6, 1e-3}};
   machine = applied(
-      "[gpu]\nelementwise_traffic = 4\nattention_forward_efficiency = 0.4\nlaunch = \"9 us\"\nlaunch_op = \"1 ms\"\n",
+      "[gpu]\nelementwise_traffic = 4\nattention_forward_efficiency = 0.4\nlaunch = \"9 us\"\nlaunch_op = \"1 ms\"\n"
+      "recomputes_output = true\n",
       machine);
   EXPECT_DOUBLE_EQ(machine.gpu.elementwise_efficiency, 0.2);
   EXPECT_DOUBLE_EQ(machine.gpu.elementwise[0].seconds, 4e-3);
@@ -93,6 +99,28 @@ TEST_F(SoftwareFile, KernelsThatAreNotFusedMoveTheirDataMoreOften) {
   EXPECT_EQ(machine.gpu.attention_backward_efficiency, Gpu{}.attention_backward_efficiency);
   EXPECT_EQ(machine.gpu.launch_seconds, 9e-6);
   EXPECT_EQ(machine.software.launch_op_seconds, 1e-3);
+  EXPECT_TRUE(machine.software.recomputes_output);
+}
+
+// AdamW is not one of a layer's kernels: it goes as the machine has it, or by a factor of its own. 1 kB at 80 % of 1 kB/s.
+TEST_F(SoftwareFile, TheOptimizerHasItsOwnTraffic) {
+  Machine machine = round_machine();
+  machine.gpu.hbm_bytes_per_second = 1e3;
+  const auto update_seconds = [](const Machine& after) {
+    const auto found = std::ranges::find(after.gpu.elementwise, KernelId::adamw, &ElementwisePoint::kernel);
+    return found == after.gpu.elementwise.end() ? 0 : 1000 * found->seconds / found->bytes;
+  };
+  EXPECT_EQ(update_seconds(applied("", machine)), 0);  // by the machine's efficiency, as it was
+  EXPECT_DOUBLE_EQ(update_seconds(applied("[gpu]\nelementwise_traffic = 4\n", machine)), 1.25);
+  EXPECT_DOUBLE_EQ(update_seconds(applied("[gpu]\nelementwise_traffic = 4\noptimizer_traffic = 2\n", machine)), 2.5);
+  // What was measured of any kernel is of one pass; what was measured of AdamW is AdamW's.
+  machine.gpu.elementwise = {{std::nullopt, 1000, 2}};
+  EXPECT_DOUBLE_EQ(update_seconds(applied("[gpu]\nelementwise_traffic = 4\noptimizer_traffic = 2\n", machine)), 4);
+  machine.gpu.elementwise = {{std::nullopt, 1000, 2, 3}, {KernelId::adamw, 1000, 5, 6}};
+  machine = applied("[gpu]\nelementwise_traffic = 4\noptimizer_traffic = 2\n", machine);
+  EXPECT_DOUBLE_EQ(update_seconds(machine), 10);
+  EXPECT_DOUBLE_EQ(machine.gpu.elementwise[0].sustained_seconds, 12);
+  EXPECT_NE(error_of("[gpu]\noptimizer_traffic = 0.5\n").find("optimizer_traffic"), std::string::npos);
 }
 
 TEST_F(SoftwareFile, ErrorsNameFileLineAndKey) {

@@ -157,6 +157,21 @@ TEST(CostModel, SoftwareCostsBeyondTheSchedule) {
   EXPECT_DOUBLE_EQ(tiny.cost(tiny.op("adam", TinySchedule::kHost, OptimizerWork{1000, 2})).fluid_seconds, 520);
 }
 
+// A checkpoint that runs the whole layer again makes the layer's output too: 128 x 64 weights, 2 x 64 FLOPs each. The
+// first forward makes it anyway.
+TEST(CostModel, SoftwareMayRecomputeTheOutputOfALayer) {
+  Priced tiny;
+  tiny.model = small::llama();
+  tiny.schedule.micro_batch = {2, 32};
+  tiny.machine.gpu.hbm_bytes_per_second = 1e18;
+  const int forward = tiny.compute("forward");
+  const int again = tiny.compute("again", Pass::recompute);
+  const double first = tiny.cost(forward).fluid_seconds, ours = tiny.cost(again).fluid_seconds;
+  tiny.machine.software.recomputes_output = true;
+  EXPECT_NEAR(tiny.cost(again).fluid_seconds, ours + 1.048576, 1e-6);
+  EXPECT_EQ(tiny.cost(forward).fluid_seconds, first);
+}
+
 // The CPU as a GPU: a template takes one core, a copy is a memcpy that reads and writes DRAM at a rate of 20, 25 being
 // what one core can do; every op costs its hand-over instead of a launch.
 TEST(CostModel, OnAHostGpuEverythingTakesCores) {
