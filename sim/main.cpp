@@ -160,9 +160,9 @@ void add_shop(CLI::App& program, ShopOptions& options, Chosen& chosen) {
                    "machines and prices, if not prices/machines.toml of the catalogue")
       ->type_name("FILE")
       ->transform(catalogue_file(CatalogueKind::prices));
-  CLI::Option* length = command->add_option("--sequence-length", options.sequence_length, "tokens per sequence")
-                            ->check(CLI::Range(1, 1 << 24))
-                            ->capture_default_str();
+  CLI::Option* length =
+      command->add_option("--sequence-length", options.sequence_length, "tokens per sequence; else 1024")
+          ->check(CLI::Range(1, 1 << 24));
   CLI::Option* sequences = command->add_option("--sequences", options.sequences, "per optimizer step")
                                ->check(CLI::Range(1, 1'000'000))
                                ->capture_default_str();

@@ -1,6 +1,7 @@
 #include "sim/money/bill.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <nlohmann/json.hpp>
 
@@ -55,8 +56,9 @@ std::optional<Way> bought_way(const CostKeys& cost, const PartPrices& prices, co
   return way_of(per_hour, bill, std::move(words), price->assumed);
 }
 
-std::string way_text(const char* what, const std::optional<Way>& way, const char* cure) {
-  if (!way) return fmt::format("{:<20}no price is known; give {}\n", what, cure);
+std::string way_text(const char* what, const std::optional<Way>& way, const std::string& unpriced, const char* cure) {
+  if (!way)
+    return fmt::format("{:<20}no price is known{}; give {}\n", what, unpriced.empty() ? "" : " of " + unpriced, cure);
   return fmt::format("{:<20}{}{}, {} to {}; {:.4g} EUR/h: {}\n", what, euros_text(way->euros), way->assumed ? "*" : "",
                      euros_text(way->range.low), euros_text(way->range.high), way->euros_per_hour, way->words);
 }
@@ -84,6 +86,7 @@ std::optional<Bill> make_bill(const CostKeys& cost, const PartPrices& prices, co
   bill.hours_range = {hours(step.low), hours(step.high)};
   bill.rented = rented_way(cost, prices, machine, bill);
   bill.bought = bought_way(cost, prices, machine, bill);
+  if (!bill.bought) bill.unpriced = fmt::format("{}", fmt::join(unpriced_parts(prices, machine), " and "));
   return bill;
 }
 
@@ -111,8 +114,8 @@ std::string bill_text(const std::optional<Bill>& bill) {
   std::string text = fmt::format("training            {}, {} to {}: {} in {} steps\n", hours_text(bill->hours),
                                  hours_text(bill->hours_range.low), hours_text(bill->hours_range.high), bill->amount,
                                  format_count(bill->steps));
-  text += way_text("rented", bill->rented, "--rent, EUR per hour");
-  text += way_text("bought", bill->bought, "--price, EUR of the machine");
+  text += way_text("rented", bill->rented, "", "--rent, EUR per hour");
+  text += way_text("bought", bill->bought, bill->unpriced, "--price, EUR of the machine");
   if ((bill->rented && bill->rented->assumed) || (bill->bought && bill->bought->assumed))
     text += fmt::format("{:<20}* of an assumed price\n", "");
   return text;

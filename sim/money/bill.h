@@ -38,6 +38,7 @@ struct Bill {
   double hours = 0;
   Range hours_range;
   std::optional<Way> rented, bought;  // none: no price is known
+  std::string unpriced;               // why there is no `bought`: "card my-card and memory"
 };
 
 /// None where [cost] says no amount. Prices of `cost` go before those of `prices`.

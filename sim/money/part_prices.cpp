@@ -92,11 +92,23 @@ PartPrices catalogue_part_prices() {
   return file ? read_part_prices(*file) : PartPrices{};
 }
 
+std::vector<std::string> unpriced_parts(const PartPrices& prices, const Machine& machine) {
+  std::vector<std::string> parts;
+  const auto named = [&](const char* what, const std::filesystem::path& file) {
+    parts.push_back(file.empty() ? what : fmt::format("{} {}", what, file.stem().string()));
+  };
+  const std::optional<Sourced> host = find(prices.hosts, machine.host);
+  if (!find(prices.cards, machine.card)) named("card", machine.card);
+  if (!host) named("host", machine.host);
+  if (!prices.dram_gigabyte && !(host && host->with_memory)) named("memory", {});
+  if (machine.nvme.bytes > 0 && !prices.nvme_terabyte) named("drive", {});
+  return parts;
+}
+
 std::optional<Sourced> machine_price(const PartPrices& prices, const Machine& machine) {
+  if (!unpriced_parts(prices, machine).empty()) return std::nullopt;
   const std::optional<Sourced> card = find(prices.cards, machine.card), host = find(prices.hosts, machine.host);
-  if (!card || !host || !prices.dram_gigabyte) return std::nullopt;
   const double terabytes = static_cast<double>(machine.nvme.bytes) / 1e12;
-  if (terabytes > 0 && !prices.nvme_terabyte) return std::nullopt;
   Sourced sum;
   add(sum, *card, 1, "card");
   add(sum, *host, 1, "host");

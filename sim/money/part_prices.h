@@ -13,6 +13,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "shared/machine/machine.h"
 
@@ -37,6 +38,9 @@ PartPrices read_part_prices(const std::filesystem::path& path);
 
 /// The catalogue's; without any price if there is no such file.
 PartPrices catalogue_part_prices();
+
+/// Parts of the machine that have no price: "card my-card", "memory". Empty: machine_price() has one.
+std::vector<std::string> unpriced_parts(const PartPrices& prices, const Machine& machine);
 
 /// Card, host, memory and drive together; none where one of them has no price. Its source names the parts.
 std::optional<Sourced> machine_price(const PartPrices& prices, const Machine& machine);

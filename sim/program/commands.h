@@ -93,7 +93,7 @@ struct ShopOptions {
   std::filesystem::path catalogue;                  // machines and prices; empty: those of the catalogue
   std::filesystem::path own;                        // a scenario, hardware file or profile: what it should get next
   std::optional<double> tokens_per_second, budget;  // one of them; euros
-  std::int64_t sequence_length = 1024;
+  std::int64_t sequence_length = 0;                 // 0: the usual, or as many positions as the model has
   int sequences = 160;
   bool workload_given = false;  // either of these two
   std::filesystem::path html;

@@ -101,8 +101,7 @@ void put_workload(const Question& question, const fs::path& config, DocumentWrit
                   std::vector<Default>& defaults) {
   std::int64_t length = question.sequence_length;
   if (length == 0) {
-    const std::int64_t positions = read_model_config(config).max_positions;
-    length = positions > 0 ? std::min(kUsualSequenceLength, positions) : kUsualSequenceLength;
+    length = usual_sequence_length(read_model_config(config));
     defaults.push_back({"workload.sequence_length", fmt::format("{} tokens per sequence (--sequence-length)", length)});
   }
   bool chosen = false;
@@ -192,6 +191,10 @@ void put_machine(const Question& question, bool profile, const fs::path& folder,
 
 }  // namespace
 
+std::int64_t usual_sequence_length(const ModelConfig& config) {
+  return config.max_positions > 0 ? std::min(kUsualSequenceLength, config.max_positions) : kUsualSequenceLength;
+}
+
 std::vector<std::string> Question::given() const {
   std::vector<std::string> options;
   const auto note = [&](bool is_given, const char* option) {
@@ -264,16 +267,26 @@ TomlDocument question_document(const Question& question, bool profile, const fs:
 }
 
 void put_cost(const CostOptions& cost, TomlDocument& document) {
-  const auto erase = [&](std::initializer_list<const char*> keys) {
-    if (const auto table = document.tables.find("cost"); table != document.tables.end())
-      for (const char* key : keys) table->second.values.erase(key);
+  const auto refuse_set = [](const TomlTable& table, const char* key, const char* option) {
+    const auto found = table.values.find(key);
+    if (found != table.values.end() && found->second.place.starts_with("--set"))
+      throw InputError(fmt::format("{} stands beside --set cost.{}; keep one of the two", option, key));
   };
-  if (!cost.tokens.empty()) erase({"epochs", "data_tokens"});
-  if (!cost.epochs.empty() || !cost.data_tokens.empty()) erase({"tokens"});
+  const auto erase = [&](std::initializer_list<const char*> keys, const char* option) {
+    if (const auto table = document.tables.find("cost"); table != document.tables.end())
+      for (const char* key : keys) {
+        refuse_set(table->second, key, option);
+        table->second.values.erase(key);
+      }
+  };
+  if (!cost.tokens.empty()) erase({"epochs", "data_tokens"}, "--tokens");
+  if (!cost.epochs.empty() || !cost.data_tokens.empty())
+    erase({"tokens"}, cost.epochs.empty() ? "--data-tokens" : "--epochs");
   const auto put = [&](const char* key, const std::string& text, const char* option) {
     if (text.empty()) return;
     TomlTable& table = document.tables["cost"];
     if (table.place.empty()) table.place = option;
+    refuse_set(table, key, option);
     table.values[key] = parse_toml_value(text, option);
   };
   put("tokens", cost.tokens, "--tokens");
@@ -287,6 +300,7 @@ void put_cost(const CostOptions& cost, TomlDocument& document) {
   if (!cost.prices.empty()) {
     TomlTable& table = document.tables["cost"];
     if (table.place.empty()) table.place = "--prices";
+    refuse_set(table, "prices", "--prices");
     table.values["prices"] = {std::filesystem::absolute(cost.prices).string(), "--prices"};
   }
 }

@@ -11,6 +11,10 @@
 #include "shared/scenario/cost_keys.h"
 #include "shared/toml_reader.h"
 
+namespace penstock {
+struct ModelConfig;
+}
+
 namespace penstock::sim {
 
 /// As typed; empty or 0: not given.
@@ -50,5 +54,7 @@ CostKeys cost_keys(const CostOptions& cost);
 /// Tokens of a step where nobody says how many: as `shop`, 160 sequences of 1024.
 inline constexpr std::int64_t kUsualTokensPerStep = 163'840;
 inline constexpr std::int64_t kUsualSequenceLength = 1024;
+/// That, or as many as the model has positions.
+std::int64_t usual_sequence_length(const ModelConfig& config);
 
 }  // namespace penstock::sim

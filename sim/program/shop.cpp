@@ -147,7 +147,7 @@ int shop(const ShopOptions& options) {
   const ordered_json result = shop_json(judge.workload().name, best, verdicts, next);
   const std::string workload =
       fmt::format("{}, {} sequences of {} tokens per step, exact AdamW; the planner's schedule on each machine",
-                  judge.workload().name, options.sequences, options.sequence_length);
+                  judge.workload().name, options.sequences, judge.workload().sequence_length);
   if (!options.html.empty()) write_text_file(options.html, shop_page(workload, result));
   if (options.json) {
     fmt::print("{}", json_text(result));

@@ -1,6 +1,7 @@
 #include "sim/program/shop_question.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "shared/error.h"
 #include "sim/money/part_prices.h"
@@ -34,7 +35,8 @@ Offer asked_offer(const ShopOptions& options) {
   if (price)
     offer.price = {price->euros, price->source, price->date, price->assumed};
   else
-    offer.price = {0, "no price is known of its parts", "", true};
+    offer.price = {0, fmt::format("no price is known of {}", fmt::join(unpriced_parts(prices, machine), " and ")), "",
+                   true};
   return offer;
 }
 

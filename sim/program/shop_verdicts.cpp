@@ -17,6 +17,7 @@
 #include "sim/planner/evaluator.h"
 #include "sim/planner/progress.h"
 #include "sim/program/memory_text.h"
+#include "sim/program/question.h"
 #include "sim/program/range_text.h"
 #include "sim/simulate.h"
 
@@ -48,11 +49,11 @@ Scenario workload_of(const ShopOptions& options) {
   scenario.path = model_config_file(options.model, "shop: --model");
   scenario.model = make_model(read_model_config(scenario.path));
   scenario.name = scenario.model.config.name;
-  scenario.sequence_length = options.sequence_length;
   const ModelConfig& config = scenario.model.config;
-  if (const std::string why = window_reached(config, options.sequence_length); !why.empty())
+  scenario.sequence_length = options.sequence_length > 0 ? options.sequence_length : usual_sequence_length(config);
+  if (const std::string why = window_reached(config, scenario.sequence_length); !why.empty())
     throw InputError("shop: --sequence-length: " + why);
-  for (const std::string& note : length_notes(config, options.sequence_length))
+  for (const std::string& note : length_notes(config, scenario.sequence_length))
     tell(fmt::format("penstock-sim: note: {}\n", note));
   scenario.sequences = options.sequences;
   scenario.policy = preset_parameters("penstock");

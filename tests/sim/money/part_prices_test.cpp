@@ -66,8 +66,26 @@ TEST(PartPrices, MemoryThatIsSolderedIsInItsHostsPrice) {
   EXPECT_DOUBLE_EQ(
       machine_price(prices, machine)->euros,
       prices.cards.at("rtx4090").euros + prices.hosts.at("desktop").euros + 100 * prices.dram_gigabyte->euros);
+  EXPECT_TRUE(unpriced_parts(prices, machine).empty());
   machine.card = "";  // nobody knows what it is
   EXPECT_FALSE(machine_price(prices, machine));
+  EXPECT_EQ(unpriced_parts(prices, machine), std::vector<std::string>{"card"});
+}
+
+TEST(PartPrices, PartsWithoutAPriceAreNamed) {
+  Machine machine = read_card_and_host(kScenarios / "cards/rtx4090.toml", {});
+  machine.card = "folder/my-card.toml";
+  machine.nvme.bytes = 1;
+  PartPrices prices = read_part_prices(kScenarios / "prices/parts.toml");
+  EXPECT_EQ(unpriced_parts(prices, machine), std::vector<std::string>{"card my-card"});
+  prices.dram_gigabyte.reset();
+  prices.nvme_terabyte.reset();
+  const std::vector<std::string> three = {"card my-card", "memory", "drive"};
+  EXPECT_EQ(unpriced_parts(prices, machine), three);
+  prices.hosts.clear();
+  machine.nvme.bytes = 0;
+  const std::vector<std::string> other = {"card my-card", "host desktop", "memory"};
+  EXPECT_EQ(unpriced_parts(prices, machine), other);
 }
 
 }  // namespace
