@@ -144,7 +144,7 @@ TEST(SoftwareCatalogue, EveryFileIsRead) {
   int with_memory = 0;
   for (const auto& entry : std::filesystem::directory_iterator(source_folder() / "scenarios/software"))
     with_memory += read_software_memory(entry.path()).items.empty() ? 0 : 1;
-  EXPECT_EQ(with_memory, 5);
+  EXPECT_GE(with_memory, 5);
 }
 
 }  // namespace
