@@ -103,16 +103,24 @@ class Firefox:
         shot = self.call("WebDriver:TakeScreenshot", full=True, hash=False)["value"]
         pathlib.Path(path).write_bytes(base64.b64decode(shot))
 
+    def in_browser(self, script):
+        """Runs a script of the browser itself, which sees the console of every page."""
+        self.call("Marionette:SetContext", value="chrome")
+        try:
+            return self.call("WebDriver:ExecuteScript", args=[], script=script)["value"]
+        finally:
+            self.call("Marionette:SetContext", value="content")
+
+    def forget(self):
+        self.in_browser("Services.console.reset();"
+                        "Cc['@mozilla.org/consoleAPI-storage;1'].getService(Ci.nsIConsoleAPIStorage).clearEvents();")
+
     @property
     def errors(self):
         """Errors and warnings of the console that come from the page or from what it started."""
-        self.call("Marionette:SetContext", value="chrome")
-        try:
-            return self.call("WebDriver:ExecuteScript", args=[], script="""
+        return self.in_browser("""
                 return Services.console.getMessageArray().filter(m => m instanceof Ci.nsIScriptError)
                     .filter(m => /^(file|blob|http):/.test(m.sourceName)).map(m => `${m.sourceName}: ${m.errorMessage}`)
                     .concat(Cc['@mozilla.org/consoleAPI-storage;1'].getService(Ci.nsIConsoleAPIStorage).getEvents()
                         .filter(e => /^(file|blob|http):/.test(e.filename || '')).map(e => e.level + ': ' + e.arguments.join(' ')));
-                """)["value"]
-        finally:
-            self.call("Marionette:SetContext", value="content")
+                """)
