@@ -56,6 +56,12 @@ void add_run(CLI::App& program, RunCommandOptions& options, Chosen& chosen) {
           "FOLDER/step-N")
       ->type_name("FOLDER");
   command
+      ->add_option(
+          "--export", options.export_to,
+          "write the trained model to this new folder at the end, as transformers takes it: weights, config.json and "
+          "tokenizer")
+      ->type_name("FOLDER");
+  command
       ->add_option("--dump", options.dump,
                    "write tokens, losses and the last step's gradients to this folder, for scripts/h200/reference.py")
       ->type_name("FOLDER");
@@ -107,6 +113,33 @@ void add_calibrate(CLI::App& program, CalibrateCommandOptions& options, Chosen& 
   command->callback([&] { chosen = [&] { return calibrate_command(options); }; });
 }
 
+void add_export(CLI::App& program, ExportCommandOptions& options, Chosen& chosen) {
+  CLI::App* command =
+      add_command(program, "export", "Write a checkpoint as a folder that transformers takes",
+                  "Examples:\n"
+                  "  penstock-exec export checkpoint --to tuned --like Qwen2.5-7B-Instruct\n"
+                  "  penstock-exec export checkpoint --to tuned --like Qwen2.5-7B-Instruct --type fp32 --shard 2GB\n"
+                  "The folder must be new; nothing is written over.\n",
+                  options.json);
+  command
+      ->add_option("CHECKPOINT", options.checkpoint,
+                   "what `run --save` wrote; of a run that saves every so many steps also the folder of all, of which "
+                   "the newest is taken")
+      ->required();
+  command->add_option("--to", options.to, "a new folder")->type_name("FOLDER")->required();
+  command
+      ->add_option(
+          "--like", options.like,
+          "the folder that the training started from: its config.json, tokenizer and chat templates are copied")
+      ->type_name("FOLDER")
+      ->required();
+  command->add_option("--type", options.type, "bf16 (rounded to nearest even) or fp32; bf16 if left out")
+      ->check(one_of({"bf16", "fp32"}));
+  command->add_option("--shard", options.shard, "most bytes of tensors in one file; 5 GB if left out")
+      ->type_name("SIZE");
+  command->callback([&] { chosen = [&] { return export_command(options); }; });
+}
+
 void add_devices(CLI::App& program, DevicesCommandOptions& options, Chosen& chosen) {
   CLI::App* command = add_command(program, "devices", "Say which backends can be used here, and what is missing",
                                   "Example:\n"
@@ -128,10 +161,12 @@ int run(int argc, char** argv) {
   program.set_version_flag("--version", "penstock-exec " PENSTOCK_VERSION);
   RunCommandOptions run_options;
   CalibrateCommandOptions calibrate_options;
+  ExportCommandOptions export_command_options;
   DevicesCommandOptions devices_options;
   Chosen chosen;
   add_run(program, run_options, chosen);
   add_calibrate(program, calibrate_options, chosen);
+  add_export(program, export_command_options, chosen);
   add_devices(program, devices_options, chosen);
   return run_chosen(program, argc, argv, chosen);
 }

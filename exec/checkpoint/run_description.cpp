@@ -41,7 +41,7 @@ class Describer {
 /// `value` where it has an effect, null elsewhere.
 json if_used(bool used, const json& value) { return used ? value : json(); }
 
-void describe_model(const ModelConfig& config, Describer& describer) {
+void describe_config(const ModelConfig& config, Describer& describer) {
   // All members, so that a new one does not compile before it is described here or left out for a reason.
   const auto& [name, family, hidden, intermediate, decoder_layers, heads, kv_heads, head_dim, vocabulary, max_positions,
                tied_embeddings, qkv_bias, qk_norm, rms_epsilon, rope_theta, rope_factor, rope_low_freq_factor,
@@ -121,7 +121,7 @@ const DescribedValue* RunDescription::find(std::string_view key) const {
 
 RunDescription describe_run(const Schedule& schedule, const RunOptions& run, const std::string& data) {
   Describer describer;
-  describe_model(schedule.model, describer);
+  describe_config(schedule.model, describer);
   describer.table("workload");
   describer.add("sequence_length", kIfMeant, schedule.micro_batch.sequence_length);
   describer.add("sequences", kIfMeant, schedule.micro_batch.sequences * schedule.micro_batches);
@@ -133,6 +133,12 @@ RunDescription describe_run(const Schedule& schedule, const RunOptions& run, con
   describer.later_table("workload");
   describer.add("rows", kIfMeant, batch_kind_names()[static_cast<std::size_t>(schedule.micro_batch.kind)]);
   return describer.take();
+}
+
+std::vector<DescribedValue> describe_model(const ModelConfig& config) {
+  Describer describer;
+  describe_config(config, describer);
+  return describer.take().values;
 }
 
 const RunDescription& described_keys() {

@@ -36,6 +36,9 @@ struct RunDescription {
 /// `data`: TokenSource::checksum.
 RunDescription describe_run(const Schedule& schedule, const RunOptions& run, const std::string& data);
 
+/// Of those the keys of config.json, which come first: what weights are of.
+std::vector<DescribedValue> describe_model(const ModelConfig& config);
+
 /// The keys of every description, with the values of a scenario that says nothing.
 const RunDescription& described_keys();
 

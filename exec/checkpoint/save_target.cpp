@@ -3,10 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <limits.h>
-#include <linux/magic.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,6 +12,7 @@
 #include <system_error>
 
 #include "exec/checkpoint/checkpoint.h"
+#include "exec/checkpoint/folder_room.h"
 #include "exec/checkpoint/safetensors.h"
 #include "shared/error.h"
 #include "shared/path_kind.h"
@@ -26,8 +24,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kMostShown = 1000;  // of a path
-constexpr std::int64_t kFolderBytes =
-    64 << 10;  // of a folder, of run.json, and of what a file system notes about files
 
 std::string reason(int code) { return std::generic_category().message(code); }
 
@@ -75,17 +71,6 @@ bool is_whole(const fs::path& folder) {
 /// CheckpointRecord::replaces of the checkpoint in `folder`, which is whole.
 std::string replaced_by(const fs::path& folder) {
   return parse_record(read_record_text(folder), (folder / kRecordFile).string()).replaces;
-}
-
-std::int64_t free_bytes(const struct statvfs& system) {
-  // What is kept for root is free for root.
-  const auto blocks = ::geteuid() == 0 ? system.f_bfree : system.f_bavail;
-  return static_cast<std::int64_t>(std::min<unsigned long long>(blocks, INT64_MAX / system.f_frsize) * system.f_frsize);
-}
-
-bool is_in_memory(const fs::path& folder) {
-  struct statfs system {};
-  return ::statfs(folder.c_str(), &system) == 0 && (system.f_type == TMPFS_MAGIC || system.f_type == RAMFS_MAGIC);
 }
 
 }  // namespace
@@ -233,47 +218,12 @@ void SaveTarget::require_previous() {
 }
 
 void SaveTarget::require_room(std::span<const std::int64_t> file_bytes) const {
-  struct statvfs system {};
-  const bool known = calls_.statvfs(names_.parent.c_str(), &system) == 0 && system.f_frsize > 0 && system.f_blocks > 0;
-  const std::int64_t block = known ? static_cast<std::int64_t>(system.f_frsize) : 4096;
-  std::int64_t needed = kFolderBytes, largest = 0;
-  for (const std::int64_t bytes : file_bytes) {
-    needed += (bytes + block - 1) / block * block;
-    largest = std::max(largest, bytes);
-  }
-  const auto refuse_room = [&](const std::string& what) {
-    throw DoesNotFit(fmt::format("{}: a checkpoint of this run has {} and {}; name a folder elsewhere, or make room",
-                                 names_.folder.string(), format_bytes(static_cast<double>(needed)), what));
-  };
-  if (known && free_bytes(system) < needed)
-    refuse_room(fmt::format("{} has {} free{}", names_.parent.string(),
-                            format_bytes(static_cast<double>(free_bytes(system))),
-                            is_there(names_.folder) ? " (the old one stands until the new one is whole)" : ""));
-  struct rlimit limit {};
-  if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
-      static_cast<std::int64_t>(limit.rlim_cur) < largest)
-    refuse_room(fmt::format("its largest file {}, more than the {} that a process may write here (ulimit -f)",
-                            format_bytes(static_cast<double>(largest)),
-                            format_bytes(static_cast<double>(limit.rlim_cur))));
-  if (is_in_memory(names_.parent)) return;  // all that is free is free, and taking it would write every page
-  const std::string room = try_room(file_bytes);
-  if (!room.empty()) refuse_room(room);
-}
-
-/// Takes the room for a moment. Empty, or why it cannot be had.
-std::string SaveTarget::try_room(std::span<const std::int64_t> file_bytes) const {
-  std::string why;
-  make_folder(names_.partial);
-  for (std::size_t i = 0; i < file_bytes.size() && why.empty(); ++i) {
-    const FileHandle file(
-        calls_.open((names_.partial / kCheckpointFiles[i]).c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
-    if (file.get() < 0 || calls_.allocate(file.get(), file_bytes[i]) == 0) continue;
-    if (errno == ENOSPC || errno == EDQUOT || errno == EFBIG)
-      why = fmt::format("{} cannot take it: {}", names_.parent.string(), reason(errno));
-  }
-  remove(names_.partial);
-  require_removed(names_.partial);
-  return why;
+  std::vector<PlannedFile> files;
+  for (std::size_t i = 0; i < file_bytes.size(); ++i)
+    files.push_back({std::string(kCheckpointFiles[i]), file_bytes[i]});
+  penstock::exec::require_room(names_, files, "a checkpoint of this run",
+                               is_there(names_.folder) ? " (the old one stands until the new one is whole)" : "",
+                               calls_);
 }
 
 fs::path SaveTarget::begin() {

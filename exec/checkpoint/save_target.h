@@ -44,8 +44,7 @@ class SaveTarget {
   /// What people should know of what was found and done, a sentence each.
   const std::vector<std::string>& notes() const { return notes_; }
 
-  /// Throws DoesNotFit unless files of these sizes can be written beside what is there: held against what the file
-  /// system has free, and, but in memory, taken for a moment, which a quota and a limit of the file system show.
+  /// Throws DoesNotFit unless files of these sizes can be written beside what is there (folder_room.h).
   void require_room(std::span<const std::int64_t> file_bytes) const;
 
   /// An empty folder to write into. Throws std::runtime_error.
@@ -69,7 +68,6 @@ class SaveTarget {
   int try_to_take(const std::filesystem::path& folder, const std::filesystem::path& scratch) const;
   void require_removed(const std::filesystem::path& folder) const;
   void require_previous();
-  std::string try_room(std::span<const std::int64_t> file_bytes) const;
 
   std::filesystem::path take_place() const;
   void make_folder(const std::filesystem::path& folder) const;

@@ -21,6 +21,7 @@ struct RunCommandOptions {
   std::filesystem::path record;            // penstock-recording/1, for `penstock-sim validate`; empty: none
   std::filesystem::path compare;           // folder for prediction, measurement and comparison; empty: none
   std::filesystem::path dump;              // folder for write_dump; empty: none
+  std::filesystem::path export_to;         // folder for other programs; empty: as the scenario says
   std::string backend;                     // empty: as the scenario says
   std::string hbm_limit;                   // "24GiB"; empty: what the machine has
   std::optional<double> watchdog_seconds;  // none: see watchdog.h; 0: no watchdog
@@ -37,6 +38,15 @@ struct CalibrateCommandOptions {
   bool json = false;
 };
 int calibrate_command(const CalibrateCommandOptions& options);
+
+struct ExportCommandOptions {
+  std::filesystem::path checkpoint;  // or the folder of a run that saves every so many steps
+  std::filesystem::path to, like;
+  std::string type = "bf16";  // or fp32
+  std::string shard;          // "5 GB"; empty: that
+  bool json = false;
+};
+int export_command(const ExportCommandOptions& options);
 
 struct DevicesCommandOptions {
   bool json = false;

@@ -19,6 +19,7 @@
 #include "exec/program/card_sensor.h"
 #include "exec/program/commands.h"
 #include "exec/program/metrics_log.h"
+#include "exec/program/model_export.h"
 #include "exec/program/run_comparison.h"
 #include "exec/program/run_outputs.h"
 #include "exec/program/run_report.h"
@@ -30,6 +31,7 @@
 #include "exec/program/watchdog.h"
 #include "exec/training/training.h"
 #include "shared/error.h"
+#include "shared/path_kind.h"
 #include "shared/standard_streams.h"
 
 namespace penstock::exec {
@@ -127,6 +129,7 @@ class Run {
     attempts.make([&] { require_updates(updates_, saves_nothing ? options_.save : std::filesystem::path()); });
     const Timeline timeline = make_timeline(setup_, *training_, result_, *progress_);
     files_ = write_run_files(options_, setup_, timeline, *training_, updates_, attempts);
+    export_model(attempts);
     if (!options_.dump.empty())
       attempts.make_of_enough_steps([&] {
         write_dump(options_.dump, setup_.schedule, setup_.scenario.model, training_->memories(), *setup_.tokens,
@@ -207,6 +210,19 @@ class Run {
         stands, next, why));
   }
 
+  /// A run that was ended early and has saved goes on from there, and exports when it is done.
+  void export_model(Attempts& attempts) {
+    if (!setup_.exported || updates_.failed()) return;
+    if (result_.stopped && setup_.save) {
+      files_ += fmt::format("not exported to {}: not all steps are trained\n", setup_.exported->folder().string());
+      return;
+    }
+    is_exported_ = attempts.make([&] {
+      setup_.exported->write(training_->states());
+      files_ += exported_text(*setup_.exported);
+    });
+  }
+
   void predict() {
     recorded_ =
         recorded_steps(setup_.schedule, setup_.scenario.run.steps, setup_.backend->is_host(), setup_.host_bytes);
@@ -221,6 +237,7 @@ class Run {
     json["updates"] = updates_json(updates_);
     if (setup_.save) json["saves"] = saves_json(*setup_.save);
     if (card_) json["card"] = card_json(card_summary_);
+    if (is_exported_) json["exported"] = setup_.exported->folder().string();
     if (comparison_) json["comparison"] = ordered_json::parse(comparison_json(setup_.schedule, *comparison_));
     return json.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
   }
@@ -249,9 +266,20 @@ class Run {
   ExecutorResult result_;
   RunUpdates updates_;
   std::string files_;
+  bool is_exported_ = false;
   std::optional<Speed> speed_;
   std::optional<Comparison> comparison_;
 };
+
+/// What a run that was killed behind its last checkpoint still owes. A folder that is there is its own.
+void export_finished(const std::filesystem::path& checkpoint, const RunCommandOptions& options, Scenario scenario) {
+  if (!options.export_to.empty()) scenario.run.checkpoint.export_to = options.export_to;
+  if (scenario.run.checkpoint.export_to.empty() || is_there(scenario.run.checkpoint.export_to)) return;
+  check_run_outputs(options, scenario, {});
+  ModelFolder folder(export_options(scenario), scenario.model);
+  export_checkpoint(checkpoint, scenario.model, folder);
+  if (!options.json) print_out(exported_text(folder));
+}
 
 }  // namespace
 
@@ -260,6 +288,7 @@ int run_command(const RunCommandOptions& given) {
   const RunStart start = find_start(given, scenario);
   const RunCommandOptions& options = start.options;
   if (start.finished) {
+    export_finished(*start.finished, options, scenario);
     print_out(nothing_left_text(*start.finished, options.json));
     require_output();
     return kExitDone;

@@ -7,6 +7,7 @@
 #include "exec/checkpoint/checkpoint_names.h"
 #include "exec/checkpoint/dump.h"
 #include "exec/data/text_files.h"
+#include "exec/program/model_export.h"
 #include "exec/program/run_comparison.h"
 #include "shared/build_commit.h"
 #include "shared/command_files.h"
@@ -38,6 +39,7 @@ void check_run_outputs(const RunCommandOptions& options, const Scenario& scenari
   files.reads(options.resume);
   files.replaces(options.save, "--save", options.resume);
   if (scenario.run.checkpoint.every == 0) add_names_beside(options.save, files);
+  if (!scenario.run.checkpoint.export_to.empty()) add_export_files(export_options(scenario), "--export", files);
   files.writes(options.record, "--record");
   files.writes(scenario.run.metrics, "[log] metrics");
   files.writes_into(options.compare, comparison_files(options.compare, options.schedule), "--compare");

@@ -10,6 +10,7 @@
 #include "exec/checkpoint/checkpoint.h"
 #include "exec/checkpoint/dump.h"
 #include "exec/program/drive.h"
+#include "exec/program/model_export.h"
 #include "exec/program/run_outputs.h"
 #include "exec/runtime/bind.h"
 #include "exec/runtime/limits.h"
@@ -111,12 +112,17 @@ RunSetup prepare_run(const RunCommandOptions& options, Scenario given, StatusLin
   say_notes(setup.scenario, "penstock-exec");
   RunOptions& run = setup.scenario.run;
   if (options.steps > 0) run.steps = options.steps;
+  if (!options.export_to.empty()) run.checkpoint.export_to = options.export_to;
   run.warmup_steps = std::min(run.warmup_steps, run.steps - 1);
   const Scenario& scenario = setup.scenario;
   if (!options.record.empty()) require_recordable(scenario, options.schedule);
   setup.timelines = {options.schedule, options.timeline, {}};
   check_run_outputs(options, scenario, setup.timelines);
   if (!options.save.empty()) setup.save = open_saves(options.save, run.checkpoint);
+  if (!run.checkpoint.export_to.empty()) {
+    setup.exported = std::make_unique<ModelFolder>(export_options(scenario), scenario.model);
+    setup.exported->require_room();
+  }
   const TokenShape shape{scenario.sequences, scenario.sequence_length, scenario.model.config.vocabulary};
   status.update("reading the data");
   setup.tokens = open_tokens(scenario.run.data, scenario.run.data_kind, scenario.path, shape, scenario.run.seed);

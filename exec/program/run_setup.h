@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "exec/checkpoint/model_folder.h"
 #include "exec/checkpoint/run_description.h"
 #include "exec/checkpoint/state_source.h"
 #include "exec/data/tokens.h"
@@ -41,12 +42,13 @@ struct RunSetup {
   std::unique_ptr<StateSource> states;  // until they are loaded
   std::string weights;                  // StateSource::describe of them
   std::int64_t steps_before = 0;
-  TimelineFiles timelines;            // `penstock-sim compare` looks for the schedule beside them
-  std::int64_t host_bytes = 0;        // that could be allocated before anything was
-  BesideArenas beside;                // what of them was left to the run itself
-  TierCapacities room;                // what arenas could take
-  const BlockStore* store = nullptr;  // `drive`, as long as it or the training lives
-  std::unique_ptr<RunSaves> save;     // nullptr: nothing is saved
+  TimelineFiles timelines;                // `penstock-sim compare` looks for the schedule beside them
+  std::int64_t host_bytes = 0;            // that could be allocated before anything was
+  BesideArenas beside;                    // what of them was left to the run itself
+  TierCapacities room;                    // what arenas could take
+  const BlockStore* store = nullptr;      // `drive`, as long as it or the training lives
+  std::unique_ptr<RunSaves> save;         // nullptr: nothing is saved
+  std::unique_ptr<ModelFolder> exported;  // for other programs; nullptr: nothing is written
   RunDescription description;
   std::optional<Resumed> resumed;
 };

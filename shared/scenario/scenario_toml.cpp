@@ -356,7 +356,8 @@ std::filesystem::path scenario_path(const std::string& key, const TomlValue& val
   const std::filesystem::path given = std::get<std::string>(value.value);
   std::error_code ignored;
   if (given.is_absolute()) return given;
-  const bool is_output = key == "checkpoint.folder" || key == "log.metrics";  // which need not be there yet
+  // Which need not be there yet.
+  const bool is_output = key == "checkpoint.folder" || key == "checkpoint.export" || key == "log.metrics";
   if (value.place.starts_with(kOverridePlace) && (is_output || std::filesystem::exists(given, ignored))) return given;
   const auto kind = catalogue_kind(key);
   return kind ? file_beside(*kind, scenario.parent_path(), given) : scenario.parent_path() / given;

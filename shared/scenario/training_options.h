@@ -28,6 +28,11 @@ struct CheckpointOptions {
   std::int64_t every = 0;        // steps; 0: only at the end
   int keep = 2;                  // the newest ones
   std::filesystem::path folder;  // where --save is left out; empty: nowhere
+  // A folder for other programs, written once all steps are trained:
+  std::filesystem::path export_to;                  // where --export is left out; empty: none
+  std::filesystem::path export_like;                // with config.json and tokenizer; empty: that of the weights
+  bool export_fp32 = false;                         // else bf16
+  std::int64_t export_shard_bytes = 5'000'000'000;  // of tensors in one file
 };
 
 }  // namespace penstock

@@ -9,6 +9,7 @@ namespace penstock {
 namespace {
 
 constexpr std::int64_t kMostSteps = 1'000'000'000;
+constexpr std::string_view kExportTypes[] = {"bf16", "fp32"};
 
 /// The table in which a key stands that may stand in both; nullptr if in none.
 TomlSection* table_of(TomlSection& optimizer, TomlSection& run, const char* key, const char* key_in_run) {
@@ -86,6 +87,11 @@ void read_checkpoint(const TomlDocument& document, const std::filesystem::path& 
     if (checkpoint.every == 0) section.fail("keep", "does nothing without every; give that, or leave it out");
     checkpoint.keep = static_cast<int>(section.integer("keep", 1, 1'000'000));
   }
+  if (section.has("export")) checkpoint.export_to = output_path(section, "export", scenario);
+  if (section.has("export_like"))
+    checkpoint.export_like = scenario_path("checkpoint.export_like", section.value("export_like"), scenario);
+  if (section.has("export_type")) checkpoint.export_fp32 = section.choice("export_type", kExportTypes) == 1;
+  if (section.has("export_shard")) checkpoint.export_shard_bytes = section.bytes("export_shard", 1);
   section.finish();
 }
 

@@ -98,7 +98,9 @@ TEST(RunDescription, WhatOnlyMovesDataIsNotInIt) {
       [](DescribedRun& r) { r.run.weights = "elsewhere"; },
       [](DescribedRun& r) { r.run.link_h2d_bytes_per_second = 1; },
       [](DescribedRun& r) {
-        r.run.checkpoint = {5, 7, "elsewhere"};
+        r.run.checkpoint.every = 5;
+        r.run.checkpoint.keep = 7;
+        r.run.checkpoint.folder = r.run.checkpoint.export_to = "elsewhere";
       },
       [](DescribedRun& r) { r.run.metrics = "elsewhere"; },
       [](DescribedRun& r) { r.run.rate.total_steps = 100; },  // of a constant rate
