@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 #include <map>
 
+#include "shared/data/token_file_header.h"
 #include "shared/error.h"
 #include "shared/random.h"
 
@@ -34,6 +36,15 @@ std::uint64_t permuted(std::uint64_t index, std::uint64_t count, std::uint64_t k
     index = left << half | right;
   } while (index >= count);
   return index;
+}
+
+bool header_needs_packing(const std::filesystem::path& path) {
+  if (token_format(path) != TokenFormat::penstock) return false;
+  const MappedFile file(path);
+  TokenFileHeader header;
+  if (file.bytes().size() < sizeof(header)) return false;
+  std::memcpy(&header, file.bytes().data(), sizeof(header));
+  return header.documents != 1 || header.trained_tokens != header.tokens - 1;
 }
 
 RowPacking::RowPacking(const TokenFile& file, std::int64_t row_length, std::uint64_t seed)

@@ -48,6 +48,9 @@ struct PackingReport {
 /// on.
 inline bool needs_packing(const TokenFile& file) { return file.documents() > 1 || !file.trains_on_all(); }
 
+/// The same by the file's header, before anything else of it is read. False where it is not Penstock's own, or not there.
+bool header_needs_packing(const std::filesystem::path& path);
+
 class RowPacking {
  public:
   /// `file` must outlive it. Throws InputError if the file has a document that is longer than a row and must not be

@@ -256,6 +256,7 @@ class ScenarioReader {
       section.fail("data", fmt::format("stands beside [workload] data = {}, and a run trains on one of them; leave the "
                                        "other out",
                                        scenario_.data.string()));
+    take_rows_of_run(of_run, scenario_);
   }
 
   void read_duration(TomlSection& section) {

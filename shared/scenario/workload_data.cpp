@@ -21,4 +21,11 @@ void take_rows_of_data(Scenario& scenario) {
   scenario.squared_lengths = RowPacking(file, scenario.sequence_length, kAnySeed).report().squared_lengths;
 }
 
+void take_rows_of_run(const std::filesystem::path& of_run, Scenario& scenario) {
+  const bool is_said = !scenario.data.empty() || scenario.rows != BatchKind::windows;
+  if (is_said || !header_needs_packing(of_run)) return;
+  scenario.data = of_run;
+  take_rows_of_data(scenario);
+}
+
 }  // namespace penstock

@@ -9,4 +9,7 @@ namespace penstock {
 /// InputError as TokenFile and RowPacking do, and if it is no file of tokens. REQUIRES: model and sequence length.
 void take_rows_of_data(Scenario& scenario);
 
+/// Where [workload] says nothing of its data: the same by the file that a run trains on, if that is there and is packed.
+void take_rows_of_run(const std::filesystem::path& of_run, Scenario& scenario);
+
 }  // namespace penstock

@@ -50,6 +50,18 @@ TEST_F(WorkloadData, SaysHowRowsArePacked) {
   EXPECT_EQ(shorter.policy_input().squared_lengths, 16);
 }
 
+/// A prediction is of the data that a run trains on.
+TEST_F(WorkloadData, IsThatOfTheRunWhereNothingElseIsSaid) {
+  folder_.write("d.tok", token_file_bytes(documents_, 256));
+  folder_.write("t.tok", token_file_bytes({{std::vector<std::uint32_t>(50, 1), {}, LongDocument::split}}, 256));
+  folder_.write("text", "text");
+  const Scenario scenario = read("[run]\ndata = \"d.tok\"\n");
+  EXPECT_EQ(scenario.rows, BatchKind::packed);
+  EXPECT_DOUBLE_EQ(scenario.squared_lengths, (49 + 9 + 36 + 16 + 25 + 25) / 3.0);
+  for (const char* windows : {"t.tok", "text", "gone", "random"})
+    EXPECT_EQ(read(std::string("[run]\ndata = \"") + windows + "\"\n").rows, BatchKind::windows) << windows;
+}
+
 /// As in a recording, whose file of tokens may be gone.
 TEST_F(WorkloadData, MayBeKnownWithoutTheFile) {
   const Scenario scenario = read("squared_lengths = 40\ndata = \"gone\"\n");
