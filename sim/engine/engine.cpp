@@ -174,20 +174,22 @@ void Engine::share() {
     if (cost.traffic == TrafficClass::cpu) threads += cost.threads;
     sharing_.push_back(&lane);
   }
-  ResourceVector capacity = capacities_.when(upload, download, threads);
+  const ResourceVector* capacity = &capacities_.when(upload, download, threads);
   if (asked[kNvmeRead] > 0 && asked[kNvmeWrite] > 0) {
-    capacity[kNvmeRead] *= capacities_.nvme_read_beside_writes;
-    capacity[kNvmeWrite] *= capacities_.nvme_write_beside_reads;
+    beside_ = *capacity;
+    beside_[kNvmeRead] *= capacities_.nvme_read_beside_writes;
+    beside_[kNvmeWrite] *= capacities_.nvme_write_beside_reads;
+    capacity = &beside_;
   }
   bool enough = true;
-  for (std::size_t r = 0; r < asked.size(); ++r) enough &= asked[r] <= capacity[r] * (1 + kCapacityTolerance);
+  for (std::size_t r = 0; r < asked.size(); ++r) enough &= asked[r] <= (*capacity)[r] * (1 + kCapacityTolerance);
   if (enough) {
     for (Lane* lane : sharing_) set_rate(*lane, 1);
     return;
   }
   fluid_.clear();
   for (Lane* lane : sharing_) fluid_.push_back({&costs_[lane->op].demand, 1, 0});
-  share_max_min(fluid_, capacity);
+  share_max_min(fluid_, *capacity);
   for (std::size_t i = 0; i < sharing_.size(); ++i) set_rate(*sharing_[i], fluid_[i].rate);
 }
 

@@ -134,6 +134,7 @@ class Engine {
   std::vector<double> busy_;
   std::vector<FluidOp> fluid_;  // scratch of share()
   std::vector<Lane*> sharing_;
+  ResourceVector beside_{};  // scratch too: capacities while a drive reads and writes
 
   // The launch thread: in `launch_segment_` of `launch_step_`, whose launches end at launch_free_.
   int launch_step_ = 0, launch_segment_ = 0;
