@@ -97,7 +97,7 @@ class PlainFile {
 
 struct Options {
   std::filesystem::path folder, json;
-  std::string size = "4 GiB", transfer = "16 MiB";
+  std::string size = "4 GiB", transfer = "4 MiB";
   int depth = kDefaultDepth;
   double seconds = 3;
   int rounds = 5;

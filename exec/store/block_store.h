@@ -24,10 +24,10 @@
 
 namespace penstock::exec {
 
-/// The kernel cuts a transfer into what the drive takes; each one's end wakes a thread, which a busy CPU makes dear. With
-/// 1 MiB the store reached 69 % of plain direct I/O on two cores that ten threads asked for, with 16 MiB 97 %
-/// (drive_bench).
-inline constexpr std::int64_t kDefaultTransferBytes = std::int64_t{16} << 20;
+/// The kernel cuts a transfer into what the drive takes, and each one's end wakes a thread, which a busy CPU makes dear:
+/// against small ones. A copy's last transfers, all that are in flight, are verified when nothing is read any more:
+/// against many large ones. Calibration measures what is best for a drive and a CPU.
+inline constexpr std::int64_t kDefaultTransferBytes = std::int64_t{4} << 20;
 inline constexpr int kDefaultDepth = 8;
 
 /// What lies where, for messages: the buffers of the tier. Ascending in offset.
