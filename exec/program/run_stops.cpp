@@ -111,7 +111,8 @@ void RunStops::end_at_once(const std::string& why) {
   std::unique_lock lock(mutex_);
   if (changed_.wait_for(lock, kPatience, [this] { return is_writing_ || has_ended_; })) return;
   tell(fmt::format("penstock-exec: {}\n", why));
-  std::_Exit(kExitFailed);  // no file is open to be written, and the states are lost either way
+  // A checkpoint that is being written ends as that of a killed run does; the states are lost either way.
+  std::_Exit(kExitFailed);
 }
 
 double RunStops::seconds_left(std::int64_t steps) const {
