@@ -10,6 +10,7 @@ import functools
 import http.server
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import threading
@@ -382,7 +383,7 @@ class Page(unittest.TestCase):
         self.assertEqual(refused, "refused")
         if ARGUMENTS.browser == "chromium":
             self.browser.call("Network.emulateNetworkConditions", offline=False, latency=0, downloadThroughput=-1, uploadThroughput=-1)
-        self.assertTrue(all("connect-src" in text for text in self.browser.errors), self.browser.errors)
+        self.assertTrue(all(re.search(r"Content[- ]Security[- ]Policy", text) for text in self.browser.errors), self.browser.errors)
         self.assertTrue(self.browser.errors)
         self.browser.forget()
 
