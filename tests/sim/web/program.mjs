@@ -1,4 +1,5 @@
 // The page's program outside a browser: the worker's own source, in node. Nothing but what the page ships.
+import {webcrypto} from 'node:crypto';
 import fs from 'node:fs';
 import path from 'node:path';
 import vm from 'node:vm';
@@ -6,6 +7,7 @@ import vm from 'node:vm';
 /// Loads FOLDER/penstock.js. Returns run(argv, files, folder), which resolves to {code, out, err, files, seconds}.
 export async function load(page) {
   globalThis.self = globalThis;
+  globalThis.crypto ??= webcrypto;  // node 18
   globalThis.location = {href: 'file:///'};
   let answered = null;
   globalThis.postMessage = message => { if (message.progress === undefined) answered(message); };

@@ -3,7 +3,7 @@
 //   default   every scenario as it stands under fit and simulate; every preset on two machines; questions without a file, bad
 //             ones among them; a few searches
 //   --all     every scenario under search, and every preset on every scenario under fit and simulate, too
-// Prints the seconds that both took.
+// Prints the seconds that both took, and those of CPU of the page's.
 import {spawnSync} from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
@@ -72,12 +72,15 @@ function compared(words, here, there) {
 }
 
 const run = await load(page);
-let differ = 0, native_seconds = 0, web_seconds = 0, fit = 0;
+let differ = 0, native_seconds = 0, web_seconds = 0, cpu_seconds = 0, fit = 0;
 for (const words of questions) {
   const began = performance.now();
   const here = spawnSync(native, words, {cwd: source, encoding: 'utf8', maxBuffer: 1 << 28});
   const took = (performance.now() - began) / 1000;
+  const before = process.cpuUsage();
   const there = await run(words, {}, '/');
+  const {user, system} = process.cpuUsage(before);
+  cpu_seconds += (user + system) / 1e6;
   native_seconds += took;
   web_seconds += there.seconds;
   if (here.status === 0) ++fit;
@@ -86,7 +89,7 @@ for (const words of questions) {
     ++differ;
     console.log(`DIFFERENT: penstock-sim ${words.join(' ')}\n  ${what}`);
   }
-  if (mode === '--all') console.log(`${there.seconds.toFixed(1)} s (native ${took.toFixed(1)} s): penstock-sim ${words.join(' ')}`);
+  if (mode === '--all') console.log(`${there.seconds.toFixed(1)} s, ${((user + system) / 1e6).toFixed(1)} s of CPU (native ${took.toFixed(1)} s): penstock-sim ${words.join(' ')}`);
 }
-console.log(`${questions.length} command lines, ${fit} of them with exit code 0; ${differ} differ; native ${native_seconds.toFixed(0)} s, WebAssembly ${web_seconds.toFixed(0)} s`);
+console.log(`${questions.length} command lines, ${fit} of them with exit code 0; ${differ} differ; native ${native_seconds.toFixed(0)} s, WebAssembly ${web_seconds.toFixed(0)} s, ${cpu_seconds.toFixed(0)} s of CPU`);
 process.exitCode = differ ? 1 : 0;
