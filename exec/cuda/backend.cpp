@@ -289,7 +289,7 @@ class CudaBackend : public Backend {
                                           cudaMemcpyDefault, stream));
       }
       void operator()(const BoundOptimizer& w) const {
-        adamw_cuda(w.states, w.gradient, w.gradient_type, w.elements, w.scalars, stream);
+        adamw_cuda(w.states, w.gradient, w.gradient_type, w.elements, w.scalars, stream, w.undecayed);
       }
       void operator()(const BoundAccumulate& w) const {
         accumulate_cuda(w.part, w.part_type, w.sum, w.sum_type, w.first, w.elements, stream);

@@ -132,10 +132,14 @@ constexpr int kRun = 8;
 
 template <StateFormat F, class M, class G>
 __global__ void __launch_bounds__(kThreads)
-    adamw_kernel(OptimizerStates states, const G* gradient, std::int64_t elements, const StepScalars* scalars) {
-  const StepScalars s = *scalars;
+    adamw_kernel(OptimizerStates states, const G* gradient, std::int64_t elements, const StepScalars* scalars,
+                 const __grid_constant__ UndecayedRanges undecayed) {
+  StepScalars s = *scalars;
   if (s.skip != 0) return;
   const std::int64_t first = (blockIdx.x * static_cast<std::int64_t>(kThreads) + threadIdx.x) * kRun;
+  // Ranges begin and end at multiples of a run, or with the layer.
+  for (int i = 0; i < undecayed.count; ++i)
+    if (first >= undecayed.begin[i] && first < undecayed.end[i]) s.decay = 1;
   if (first + kRun <= elements) {
     adamw_run<kRun, F, M, G>(states, gradient, s, first);
   } else {
@@ -145,14 +149,14 @@ __global__ void __launch_bounds__(kThreads)
 
 template <StateFormat F>
 void launch_adamw(const OptimizerStates& states, const void* gradient, ElementType gradient_type, std::int64_t elements,
-                  const StepScalars* scalars, Stream stream) {
+                  const StepScalars* scalars, Stream stream, const UndecayedRanges& undecayed) {
   const auto blocks = static_cast<unsigned>(divide_up(elements, kThreads * kRun));
   with_element(states.moments, [&](auto moments) {
     with_element(gradient_type, [&](auto type) {
       using M = Stored<decltype(moments)::value>;
       using G = Stored<decltype(type)::value>;
       adamw_kernel<F, M, G>
-          <<<blocks, kThreads, 0, stream>>>(states, static_cast<const G*>(gradient), elements, scalars);
+          <<<blocks, kThreads, 0, stream>>>(states, static_cast<const G*>(gradient), elements, scalars, undecayed);
     });
   });
 }
@@ -272,17 +276,17 @@ __global__ void step_scalars_kernel(const __grid_constant__ PartialList partials
 }  // namespace
 
 void adamw_cuda(const OptimizerStates& states, const void* gradient, ElementType gradient_type, std::int64_t elements,
-                const StepScalars* scalars, Stream stream) {
+                const StepScalars* scalars, Stream stream, const UndecayedRanges& undecayed) {
   if (elements == 0) return;
   switch (states.format) {
     case StateFormat::planes:
-      launch_adamw<StateFormat::planes>(states, gradient, gradient_type, elements, scalars, stream);
+      launch_adamw<StateFormat::planes>(states, gradient, gradient_type, elements, scalars, stream, undecayed);
       break;
     case StateFormat::master_and_copy:
-      launch_adamw<StateFormat::master_and_copy>(states, gradient, gradient_type, elements, scalars, stream);
+      launch_adamw<StateFormat::master_and_copy>(states, gradient, gradient_type, elements, scalars, stream, undecayed);
       break;
     case StateFormat::bf16:
-      launch_adamw<StateFormat::bf16>(states, gradient, gradient_type, elements, scalars, stream);
+      launch_adamw<StateFormat::bf16>(states, gradient, gradient_type, elements, scalars, stream, undecayed);
       break;
   }
   PENSTOCK_CUDA_LAUNCH("adamw");

@@ -13,7 +13,7 @@ namespace penstock::exec {
 
 /// `scalars` in device memory. skip != 0 leaves every state as it is.
 void adamw_cuda(const OptimizerStates& states, const void* gradient, ElementType gradient_type, std::int64_t elements,
-                const StepScalars* scalars, Stream stream);
+                const StepScalars* scalars, Stream stream, const UndecayedRanges& undecayed = {});
 
 /// fp64 elements of scratch that sum_of_squares_cuda and finish_gradient_cuda need for a layer of this size.
 std::int64_t norm_scratch_elements(std::int64_t elements);

@@ -253,12 +253,23 @@ StepScalars make_step_scalars(const AdamHyper& hyper, std::int64_t step, double 
 }
 
 void adamw_host(const OptimizerStates& states, const void* gradient, ElementType gradient_type, std::int64_t elements,
-                const StepScalars& scalars, int threads) {
+                const StepScalars& scalars, int threads, const UndecayedRanges& undecayed) {
   if (scalars.skip != 0) return;
   cpu_target();
   const auto update = HWY_DYNAMIC_DISPATCH(adamw_update)(states.format, states.moments, gradient_type);
-  for_ranges(elements, kGranule, threads,
-             [&](std::int64_t begin, std::int64_t end) { update(states, gradient, scalars, begin, end); });
+  StepScalars plain = scalars;
+  plain.decay = 1;
+  for_ranges(elements, kGranule, threads, [&](std::int64_t begin, std::int64_t end) {
+    // What lies in front of an undecayed range, then that range, as far as both are in [begin, end).
+    for (int i = 0; i < undecayed.count; ++i) {
+      const std::int64_t first = std::clamp(undecayed.begin[i], begin, end);
+      const std::int64_t last = std::clamp(undecayed.end[i], begin, end);
+      update(states, gradient, scalars, begin, first);
+      update(states, gradient, plain, first, last);
+      begin = last;
+    }
+    update(states, gradient, scalars, begin, end);
+  });
 }
 
 }  // namespace penstock::exec

@@ -6,7 +6,7 @@
 //   m     = fma(beta1, m, one_minus_beta1 * g)
 //   v     = fma(beta2, v, (one_minus_beta2 * g) * g)
 //   denom = fma(sqrt(v), inverse_sqrt_bias2, epsilon)
-//   p     = p * decay                                  decay = 1 - learning_rate * weight_decay
+//   p     = p * decay                                  decay = 1 - learning_rate * weight_decay, 1 where there is none
 //   p     = p - (step_size * m) / denom                step_size = learning_rate / (1 - beta1^t)
 // Moments in bf16 are widened first and rounded to nearest even when stored.
 // skip != 0 (the norm was not finite): the states stay as they are.
@@ -57,8 +57,16 @@ struct OptimizerStates {
   void* v = nullptr;
 };
 
+/// Elements of a layer's flat order that take no weight decay: for them `decay` is 1, exactly. Ascending ranges that
+/// begin and end at multiples of kGroupAlignment, or at the layer's end.
+struct UndecayedRanges {
+  static constexpr int kMost = 8;
+  int count = 0;
+  std::int64_t begin[kMost] = {}, end[kMost] = {};
+};
+
 /// One pass over `elements` on `threads` threads (the calling one included). Deterministic whatever the threads.
 void adamw_host(const OptimizerStates& states, const void* gradient, ElementType gradient_type, std::int64_t elements,
-                const StepScalars& scalars, int threads);
+                const StepScalars& scalars, int threads, const UndecayedRanges& undecayed = {});
 
 }  // namespace penstock::exec

@@ -30,6 +30,7 @@ struct BoundOptimizer {
   std::int64_t elements = 0;
   const StepScalars* scalars = nullptr;
   int threads = 1;
+  UndecayedRanges undecayed;
 };
 struct BoundAccumulate {
   const void* part = nullptr;

@@ -147,7 +147,7 @@ void run_host_work(const BoundOp& op, const BoundSchedule& program, int step) {
     int step;
     void operator()(const BoundCopy& w) const { run_copy(w); }
     void operator()(const BoundOptimizer& w) const {
-      adamw_host(w.states, w.gradient, w.gradient_type, w.elements, *w.scalars, w.threads);
+      adamw_host(w.states, w.gradient, w.gradient_type, w.elements, *w.scalars, w.threads, w.undecayed);
     }
     void operator()(const BoundAccumulate& w) const {
       accumulate_host(w.part, w.part_type, w.sum, w.sum_type, w.first, w.elements, w.threads);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "exec/runtime/bind.h"
+#include "exec/training/decay.h"
 #include "exec/training/learning_rate.h"
 
 namespace penstock::exec {
@@ -45,7 +46,8 @@ void announce_copies(const BoundSchedule& program) {
 
 }  // namespace
 
-Training::Training(const Schedule& schedule, const Model& model, Backend& backend, std::unique_ptr<Memory> drive)
+Training::Training(const Schedule& schedule, const Model& model, Backend& backend, std::unique_ptr<Memory> drive,
+                   Decay decay)
     : schedule_(schedule), model_(model), backend_(backend), arena_bytes_(penstock::exec::arena_bytes(schedule)) {
   for (std::size_t tier = 0; tier < schedule.tiers.size(); ++tier) {
     const TierKind kind = schedule.tiers[tier].kind;
@@ -53,6 +55,9 @@ Training::Training(const Schedule& schedule, const Model& model, Backend& backen
     memories_.push_back(kind == TierKind::nvme ? std::move(drive) : backend.allocate(kind, arena_bytes_[tier]));
   }
   program_ = bind_schedule(schedule, model, memories_);
+  for (BoundOp& op : program_.ops)
+    if (auto* update = std::get_if<BoundOptimizer>(&op.work))
+      update->undecayed = undecayed_ranges(model.layers[static_cast<std::size_t>(op.op->layer)], decay);
   announce_copies(program_);
 }
 

@@ -33,7 +33,8 @@ class Training {
  public:
   /// `drive`: the memory of the schedule's NVMe tier, if it has one. REQUIRES: a schedule that check_schedule accepts.
   /// The first three must outlive this. Throws DoesNotFit.
-  Training(const Schedule& schedule, const Model& model, Backend& backend, std::unique_ptr<Memory> drive = nullptr);
+  Training(const Schedule& schedule, const Model& model, Backend& backend, std::unique_ptr<Memory> drive = nullptr,
+           Decay decay = Decay::all);
 
   /// `steps_done`: optimizer steps behind the states (a resume), 0 for fresh ones.
   void load(const StateSource& source, std::int64_t steps_done = 0);

@@ -171,6 +171,34 @@ TEST(AdamW, IsTheDocumentedListOfOperations) {
   }
 }
 
+/// Ranges that take no decay, whatever the threads: those elements get the bits of a step with a decay of 1.
+TEST(AdamW, UndecayedRangesAreAsIfNothingDecayed) {
+  const Inputs in = wild_inputs(10007);
+  const StepScalars scalars = some_scalars();
+  ASSERT_NE(scalars.decay, 1.0f);
+  StepScalars plain = scalars;
+  plain.decay = 1;
+  UndecayedRanges ranges{3, {64, 2048, 9984}, {1088, 4096, 10007}};  // within a thread's part, over two, to the end
+  for (const Case& c : all_cases()) {
+    State decayed(c.format, c.moments, in.parameters, in.m, in.v), undecayed = decayed, mixed = decayed;
+    run_case(c, decayed, in, scalars, 1);
+    run_case(c, undecayed, in, plain, 1);
+    for (const int threads : {1, 3}) {
+      State state = mixed;
+      const std::vector<std::uint16_t> halves = halves_of(in.gradient);
+      const void* const gradient =
+          c.gradient == ElementType::bf16 ? static_cast<const void*>(halves.data()) : in.gradient.data();
+      adamw_host(state.bound(), gradient, c.gradient, 10007, scalars, threads, ranges);
+      for (std::size_t i = 0; i < in.parameters.size(); ++i) {
+        const bool in_range = (i >= 64 && i < 1088) || (i >= 2048 && i < 4096) || i >= 9984;
+        ASSERT_EQ(bits_of(state.parameter(i)), bits_of((in_range ? undecayed : decayed).parameter(i))) << i;
+        ASSERT_EQ(bits_of(state.m(i)), bits_of(decayed.m(i))) << i;
+        ASSERT_EQ(bits_of(state.v(i)), bits_of(decayed.v(i))) << i;
+      }
+    }
+  }
+}
+
 TEST(AdamW, BitsDoNotDependOnThreadsOrAlignment) {
   const Inputs in = wild_inputs(10007);
   const StepScalars scalars = some_scalars();
