@@ -45,11 +45,19 @@ std::vector<StatePart> state_parts(bool has_master) {
   return {StatePart::moment_m, StatePart::moment_v};
 }
 
+/// The states of those that train: a frozen tensor is its weights.
+template <typename Body>
+void for_each_trained_tensor(const Model& model, const Body& body) {
+  for_each_tensor(model, [&](const Layer& layer, const ParameterTensor& tensor) {
+    if (layer.trains) body(layer, tensor);
+  });
+}
+
 /// What stands in the file of the optimizer's states.
 std::vector<TensorEntry> state_entries(const Model& model, bool has_master, StoredType moments) {
   std::vector<TensorEntry> entries;
   for (const StatePart part : state_parts(has_master))
-    for_each_tensor(model, [&](const Layer&, const ParameterTensor& tensor) {
+    for_each_trained_tensor(model, [&](const Layer&, const ParameterTensor& tensor) {
       const StoredType type = part == StatePart::master ? StoredType::f32 : moments;
       entries.push_back({stored_name(part, tensor), type, stored_shape(tensor)});
     });
@@ -92,7 +100,7 @@ FileIdentity write_states(const fs::path& path, const Numerics& numerics, const 
   std::vector<float> values;
   std::vector<std::uint16_t> halves;
   for (const StatePart part : state_parts(has_master(numerics)))
-    for_each_tensor(model, [&](const Layer& layer, const ParameterTensor& tensor) {
+    for_each_trained_tensor(model, [&](const Layer& layer, const ParameterTensor& tensor) {
       for (std::int64_t first = 0; first < tensor.elements(); first += kPiece) {
         values.resize(static_cast<std::size_t>(std::min(kPiece, tensor.elements() - first)));
         states.read_layer(layer.index, part, tensor.offset + first, values);
@@ -168,17 +176,17 @@ void Checkpoint::verify(const Model& model) const {
   states_.verify();
 }
 
-const SafetensorsFile& Checkpoint::file_of(StatePart part) const {
-  return part == StatePart::master && !has_master_ ? weights_ : states_;
+const SafetensorsFile& Checkpoint::file_of(StatePart part, const ParameterTensor& tensor) const {
+  return part == StatePart::master && states_.find(stored_name(part, tensor)) == nullptr ? weights_ : states_;
 }
 
 void Checkpoint::read(const ParameterTensor& tensor, StatePart part, std::int64_t first, std::span<float> out) const {
-  const SafetensorsFile& file = file_of(part);
+  const SafetensorsFile& file = file_of(part, tensor);
   file.read(&file == &weights_ ? tensor.name : stored_name(part, tensor), first, out);
 }
 
 std::string Checkpoint::place(const ParameterTensor& tensor, StatePart part) const {
-  const SafetensorsFile& file = file_of(part);
+  const SafetensorsFile& file = file_of(part, tensor);
   return fmt::format("{}: {}", file.path().string(), &file == &weights_ ? tensor.name : stored_name(part, tensor));
 }
 

@@ -51,7 +51,7 @@ class Checkpoint : public StateSource {
 
  private:
   /// That of kWeightsFile, or kStatesFile.
-  const SafetensorsFile& file_of(StatePart part) const;
+  const SafetensorsFile& file_of(StatePart part, const ParameterTensor& tensor) const;
 
   std::filesystem::path folder_;
   CheckpointRecord record_;

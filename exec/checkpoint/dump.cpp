@@ -49,7 +49,7 @@ void write_gradients(const std::filesystem::path& path, const Schedule& schedule
   SafetensorsWriter writer(path, entries);
   std::vector<std::byte> bytes;
   for (const Layer& layer : model.layers) {
-    if (layer.tensors.empty()) continue;
+    if (layer.tensors.empty() || !layer.trains) continue;
     const Access& place = gradient_place(schedule, layer.index);
     const Buffer& buffer = schedule.buffers[static_cast<std::size_t>(place.buffer)];
     for (const ParameterTensor& tensor : layer.tensors) {
@@ -92,7 +92,7 @@ void write_rows(const std::filesystem::path& folder, const Schedule& schedule, c
 
 void require_dumpable(const std::filesystem::path& folder, const Schedule& schedule, const Model& model, int steps) {
   for (const Layer& layer : model.layers)
-    if (!layer.tensors.empty()) gradient_place(schedule, layer.index);
+    if (!layer.tensors.empty() && layer.trains) gradient_place(schedule, layer.index);
   const std::int64_t needed = model.parameters * element_bytes(schedule.numerics.gradient_link) +
                               3 * steps * values_of_step(schedule) * std::int64_t{sizeof(std::int32_t)};
   std::error_code error;

@@ -186,11 +186,13 @@ void StateReader::read_layer(int layer, StatePart part, std::int64_t first, std:
   const TensorKind tensor = part == StatePart::moment_m   ? TensorKind::moment_m
                             : part == StatePart::moment_v ? TensorKind::moment_v
                                                           : TensorKind::master;
-  if (moment ? numerics.moments == ElementType::fp32 : numerics.states == StateFormat::master_and_copy)
+  const bool trains = model_.layers[static_cast<std::size_t>(layer)].trains;
+  if (!trains && moment) return std::fill(out.begin(), out.end(), 0.0f);
+  if (moment ? numerics.moments == ElementType::fp32 : trains && numerics.states == StateFormat::master_and_copy)
     return fetch(tensor, layer, first, out);
   std::vector<std::uint16_t> high(out.size()), low(out.size());
   fetch(moment ? tensor : TensorKind::weights, layer, first, std::span(high));
-  if (moment || numerics.states == StateFormat::bf16) {
+  if (moment || !trains || numerics.states == StateFormat::bf16) {
     std::transform(high.begin(), high.end(), out.begin(), widen_bf16);
     return;
   }

@@ -31,6 +31,7 @@ class StateReader : public StateSource {
   void read(const ParameterTensor& tensor, StatePart part, std::int64_t first, std::span<float> out) const override;
   /// The bf16 bits that the GPU computes with, and flat positions instead of a tensor's own.
   void read_weights(int layer, std::int64_t first, std::span<std::uint16_t> out) const;
+  /// Of a frozen layer: the weights, and 0.
   void read_layer(int layer, StatePart part, std::int64_t first, std::span<float> out) const;
 
   /// 64 bits over masters and moments of all layers, in order: equal runs, equal fingerprints.

@@ -48,6 +48,7 @@ __global__ void slab_kernel(const std::uint16_t* values, std::int64_t rows, std:
 
 void reduce_partials(const float* partials, std::int64_t rows, std::int64_t stride, std::int64_t columns,
                      GradientTarget target, Stream stream) {
+  if (target.data == nullptr) return;
   const auto blocks = static_cast<unsigned>(divide_up(columns, kColumns));
   with_type(target, [&](auto* typed) {
     reduce_kernel<<<blocks, dim3(kColumns, kRuns), 0, stream>>>(partials, rows, stride, columns, typed,

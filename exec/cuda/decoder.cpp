@@ -40,6 +40,14 @@ class DecoderOp {
     return offset < 0 ? nullptr : op_.get<TemplateOperand::weights>() + offset;
   }
   GradientTarget gradient(std::int64_t offset) const { return gradient_at(op_, offset); }
+  bool makes_gradients() const { return contributes(op_.pass); }
+  /// Unless the layer is frozen.
+  void weight_gradient(KernelId kernel, const std::uint16_t* d_y, const std::uint16_t* x, const GradientTarget& target,
+                       std::int64_t rows, std::int64_t outputs, std::int64_t inputs) {
+    if (!makes_gradients()) return;
+    libraries_.matmul.weight_gradient(d_y, x, target, rows, outputs, inputs, library_, stream_);
+    mark(kernel);
+  }
   std::uint16_t* at(Activation activation) const { return regions_.at<std::uint16_t>(activation); }
   std::uint16_t* qk_raw() const { return model_.config.qk_norm ? at(Activation::qk_raw) : nullptr; }
   /// Rows of one chunk only, unless gate_up is saved whole.
@@ -154,11 +162,9 @@ void DecoderOp::backward_mlp() {
     mark(KernelId::down_input_gradient);
     swiglu_backward(gate_up(begin), at(Activation::d_product), product, d_gate_up, rows, intermediate_, stream_);
     mark(KernelId::swiglu_backward);
-    matmul.weight_gradient(d_output, product, d_down, rows, hidden_, intermediate_, library_, stream_);
-    mark(KernelId::down_weight_gradient);
-    matmul.weight_gradient(d_gate_up, at(Activation::normed) + begin * hidden_, d_gate_up_weights, rows,
-                           2 * intermediate_, hidden_, library_, stream_);
-    mark(KernelId::gate_up_weight_gradient);
+    weight_gradient(KernelId::down_weight_gradient, d_output, product, d_down, rows, hidden_, intermediate_);
+    weight_gradient(KernelId::gate_up_weight_gradient, d_gate_up, at(Activation::normed) + begin * hidden_,
+                    d_gate_up_weights, rows, 2 * intermediate_, hidden_);
     matmul.input_gradient(d_gate_up, weights(offsets_.gate_up), at(Activation::d_normed) + begin * hidden_, rows,
                           2 * intermediate_, hidden_, library_, stream_);
     mark(KernelId::gate_up_input_gradient);
@@ -175,9 +181,8 @@ void DecoderOp::backward_mlp() {
 void DecoderOp::backward_attention() {
   Matmul& matmul = libraries_.matmul;
   const std::int64_t columns = model_.query_columns();
-  matmul.weight_gradient(op_.get<TemplateOperand::input_gradient>(), at(Activation::attention),
-                         gradient(offsets_.attention_output), tokens_, hidden_, columns, library_, stream_);
-  mark(KernelId::attention_output_weight_gradient);
+  weight_gradient(KernelId::attention_output_weight_gradient, op_.get<TemplateOperand::input_gradient>(),
+                  at(Activation::attention), gradient(offsets_.attention_output), tokens_, hidden_, columns);
   matmul.input_gradient(op_.get<TemplateOperand::input_gradient>(), weights(offsets_.attention_output),
                         at(Activation::d_attention), tokens_, hidden_, columns, library_, stream_);
   mark(KernelId::attention_output_input_gradient);
@@ -204,14 +209,13 @@ void DecoderOp::backward_qkv() {
   Matmul& matmul = libraries_.matmul;
   const std::int64_t columns = model_.qkv_columns();
   float* const partials = regions_.at<float>(Activation::reduction);
-  if (offsets_.qkv_bias >= 0) {
+  if (offsets_.qkv_bias >= 0 && makes_gradients()) {
     column_sum(at(Activation::d_qkv), tokens_, columns, gradient(offsets_.qkv_bias), partials, stream_);
     mark(KernelId::qkv_bias_gradient);
   }
   norm(KernelId::input_norm, op_.get<TemplateOperand::input>(), offsets_.input_norm);
-  matmul.weight_gradient(at(Activation::d_qkv), at(Activation::normed), gradient(offsets_.qkv), tokens_, columns,
-                         hidden_, library_, stream_);
-  mark(KernelId::qkv_weight_gradient);
+  weight_gradient(KernelId::qkv_weight_gradient, at(Activation::d_qkv), at(Activation::normed), gradient(offsets_.qkv),
+                  tokens_, columns, hidden_);
   matmul.input_gradient(at(Activation::d_qkv), weights(offsets_.qkv), at(Activation::d_normed), tokens_, columns,
                         hidden_, library_, stream_);
   mark(KernelId::qkv_input_gradient);

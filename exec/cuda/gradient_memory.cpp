@@ -32,12 +32,13 @@ LibraryWorkspace library_workspace(const BoundRegions& regions) {
 }
 
 GradientTarget gradient_at(const TemplateBinding& binding, std::int64_t offset) {
+  if (binding.get<TemplateOperand::gradient>() == nullptr) return {};
   return GradientTarget{binding.get<TemplateOperand::gradient>(), binding.gradient_type, binding.accumulates}.at(
       offset);
 }
 
 void clear_gradient_padding(const TemplateBinding& binding, Stream stream) {
-  if (binding.accumulates) return;
+  if (binding.accumulates || binding.get<TemplateOperand::gradient>() == nullptr) return;
   const auto clear = [&](std::int64_t begin, std::int64_t end) {
     if (begin >= end) return;
     const auto bytes = static_cast<std::size_t>((end - begin) * element_bytes(binding.gradient_type));

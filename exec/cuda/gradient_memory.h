@@ -13,7 +13,7 @@ namespace penstock::exec {
 /// Null and 0 where the layout gives the libraries nothing.
 LibraryWorkspace library_workspace(const BoundRegions& regions);
 
-/// The part of the binding's gradient that starts at `offset` elements.
+/// The part of the binding's gradient that starts at `offset` elements; no data if the pass makes none.
 GradientTarget gradient_at(const TemplateBinding& binding, std::int64_t offset);
 
 /// Where the gradient is overwritten, the padding between its groups must become zero.

@@ -35,7 +35,8 @@ void rms_norm_backward(const std::uint16_t* x, const std::uint16_t* weight, cons
 
 // --- column sums (column_sum.cu) ------------------------------------------------------------------------------------
 
-/// target[c] = sum over rows r of partials[r * stride + c], in row order.
+/// target[c] = sum over rows r of partials[r * stride + c], in row order; nothing for a target of no data (a frozen
+/// layer's, as of rms_norm_backward and rotary_backward).
 void reduce_partials(const float* partials, std::int64_t rows, std::int64_t stride, std::int64_t columns,
                      GradientTarget target, Stream stream);
 

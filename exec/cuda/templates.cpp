@@ -28,7 +28,8 @@ void embedding(const Libraries& libraries, const TemplateBinding& op, Stream str
   libraries.mark(KernelId::embedding_backward, stream);
 }
 
-/// Final norm, then chunk by chunk logits, loss, their gradient, and the gradients of projection and norm.
+/// Final norm, then chunk by chunk logits, loss, their gradient, and the gradients of projection and norm, as far as the
+/// pass makes them.
 void head_loss(Libraries& libraries, const TemplateBinding& op, Stream stream) {
   const ModelConfig& config = op.model->config;
   const std::uint16_t* const projection = config.tied_embeddings
@@ -63,17 +64,22 @@ void head_loss(Libraries& libraries, const TemplateBinding& op, Stream stream) {
     libraries.mark(KernelId::logits, stream);
     loss_rows(logits, targets, row_stats, begin, rows, vocabulary, scale, stream);
     libraries.mark(KernelId::cross_entropy, stream);
-    libraries.matmul.weight_gradient(logits, normed_rows, d_projection, rows, vocabulary, hidden, library, stream);
-    libraries.mark(KernelId::projection_weight_gradient, stream);
+    if (contributes(op.pass)) {
+      libraries.matmul.weight_gradient(logits, normed_rows, d_projection, rows, vocabulary, hidden, library, stream);
+      libraries.mark(KernelId::projection_weight_gradient, stream);
+    }
+    if (op.pass == Pass::evaluate) continue;
     libraries.matmul.input_gradient(logits, projection, d_normed + begin * hidden, rows, vocabulary, hidden, library,
                                     stream);
     libraries.mark(KernelId::projection_input_gradient, stream);
     d_projection.accumulates = true;
   }
-  rms_norm_backward(op.get<TemplateOperand::input>(), norm_weight, d_normed, nullptr,
-                    op.get<TemplateOperand::input_gradient>(), gradient_at(op, op.model->head.final_norm),
-                    regions.at<float>(Activation::reduction), tokens, hidden, epsilon, stream);
-  libraries.mark(KernelId::final_norm_backward, stream);
+  if (op.pass != Pass::evaluate) {
+    rms_norm_backward(op.get<TemplateOperand::input>(), norm_weight, d_normed, nullptr,
+                      op.get<TemplateOperand::input_gradient>(), gradient_at(op, op.model->head.final_norm),
+                      regions.at<float>(Activation::reduction), tokens, hidden, epsilon, stream);
+    libraries.mark(KernelId::final_norm_backward, stream);
+  }
   loss_sum(row_stats, tokens, op.get<TemplateOperand::loss>(), stream);
   libraries.mark(KernelId::loss_sum, stream);
 }
@@ -92,7 +98,7 @@ void CudaTemplates::run(const TemplateBinding& binding, Stream stream) {
     case LayerKind::head: return head_loss(*libraries_, binding, stream);
     case LayerKind::decoder: break;
   }
-  if (binding.pass == Pass::backward) return decoder_backward_cuda(*libraries_, binding, stream);
+  if (is_backward(binding.pass)) return decoder_backward_cuda(*libraries_, binding, stream);
   decoder_forward_cuda(*libraries_, binding, stream);
 }
 

@@ -74,6 +74,15 @@ class DecoderOp {
   void make_middle() const;
   void make_mlp(const DecoderProducts& makes) const;
   void make_gate_up(Matrix<Real> gate_up_weights, std::int64_t begin, std::int64_t rows) const;
+  /// Unless the layer is frozen: `part`, all of which is the op's own.
+  void add_gradient(std::int64_t offset, const Real* part, std::int64_t count) const {
+    if (makes_gradients()) op_.gradient->add(offset, part, count);
+  }
+  bool makes_gradients() const { return op_.gradient != nullptr; }
+  /// A sum that begins with 0; empty if the layer is frozen.
+  Matrix<Real> gradient_part(ScratchScope& scratch, std::int64_t rows, std::int64_t columns) const {
+    return makes_gradients() ? zeros<Real>(scratch, rows, columns) : Matrix<Real>(nullptr, 0, 0);
+  }
   void backward_mlp() const;
   void backward_attention_output() const;
   void backward_rotary() const;
@@ -194,10 +203,10 @@ void DecoderOp<Storage>::backward_mlp() const {
   before(op_.clock, op_.gate_up_is_chunk ? KernelId::gate_up : KernelId::gate_up_input_gradient);
   const auto down = widened<Storage>(scratch, weights(model_.decoder.down), hidden_, intermediate_);
   before(op_.clock, KernelId::down_input_gradient);
-  const auto part_gate_up = zeros<Real>(scratch, wide, hidden_);
-  before(op_.clock, KernelId::gate_up_weight_gradient);
-  const auto part_down = zeros<Real>(scratch, hidden_, intermediate_);
-  before(op_.clock, KernelId::down_weight_gradient);
+  const auto part_gate_up = gradient_part(scratch, wide, hidden_);
+  if (makes_gradients()) before(op_.clock, KernelId::gate_up_weight_gradient);
+  const auto part_down = gradient_part(scratch, hidden_, intermediate_);
+  if (makes_gradients()) before(op_.clock, KernelId::down_weight_gradient);
   for (std::int64_t begin = 0; begin < tokens_; begin += op_.chunk_rows) {
     const std::int64_t rows = std::min(op_.chunk_rows, tokens_ - begin);
     if (op_.gate_up_is_chunk) make_gate_up(gate_up_weights, begin, rows);
@@ -207,8 +216,10 @@ void DecoderOp<Storage>::backward_mlp() const {
     const auto d_output =
         widened<Storage>(chunk, at(TemplateOperand::output_gradient) + begin * hidden_, rows, hidden_);
     const auto product = widened<Storage>(chunk, at(Activation::product), rows, intermediate_);
-    add_transposed_product(d_output, product, part_down);
-    mark(KernelId::down_weight_gradient);
+    if (makes_gradients()) {
+      add_transposed_product(d_output, product, part_down);
+      mark(KernelId::down_weight_gradient);
+    }
     multiply(d_output, down, product);
     narrow<Storage>(product.data, rows * intermediate_, at(Activation::d_product));
     mark(KernelId::down_input_gradient);
@@ -217,21 +228,25 @@ void DecoderOp<Storage>::backward_mlp() const {
     mark(KernelId::swiglu_backward);
     const auto d_gate_up = widened<Storage>(chunk, at(Activation::d_gate_up), rows, wide);
     const auto normed = widened<Storage>(chunk, at(Activation::normed) + begin * hidden_, rows, hidden_);
-    add_transposed_product(d_gate_up, normed, part_gate_up);
-    mark(KernelId::gate_up_weight_gradient);
+    if (makes_gradients()) {
+      add_transposed_product(d_gate_up, normed, part_gate_up);
+      mark(KernelId::gate_up_weight_gradient);
+    }
     multiply(d_gate_up, gate_up_weights, normed);
     narrow<Storage>(normed.data, rows * hidden_, at(Activation::d_normed) + begin * hidden_);
     mark(KernelId::gate_up_input_gradient);
   }
-  op_.gradient->add(model_.decoder.down, part_down.data, hidden_ * intermediate_);
-  also(op_.clock, KernelId::down_weight_gradient);
-  op_.gradient->add(model_.decoder.gate_up, part_gate_up.data, wide * hidden_);
-  also(op_.clock, KernelId::gate_up_weight_gradient);
+  if (makes_gradients()) {
+    op_.gradient->add(model_.decoder.down, part_down.data, hidden_ * intermediate_);
+    also(op_.clock, KernelId::down_weight_gradient);
+    op_.gradient->add(model_.decoder.gate_up, part_gate_up.data, wide * hidden_);
+    also(op_.clock, KernelId::gate_up_weight_gradient);
+  }
   Real* const d_norm = scratch.take<Real>(hidden_);
   rmsnorm_backward<Storage>(at(Activation::middle), weights(model_.decoder.middle_norm), at(Activation::d_normed),
                             at(TemplateOperand::output_gradient), at(TemplateOperand::input_gradient), d_norm, tokens_,
                             hidden_, model_.config.rms_epsilon);
-  op_.gradient->add(model_.decoder.middle_norm, d_norm, hidden_);
+  add_gradient(model_.decoder.middle_norm, d_norm, hidden_);
   mark(KernelId::middle_norm_backward);
 }
 
@@ -243,10 +258,12 @@ void DecoderOp<Storage>::backward_attention_output() const {
   const auto d_middle = widened<Storage>(scratch, at(TemplateOperand::input_gradient), tokens_, hidden_);
   const auto attention = widened<Storage>(scratch, at(Activation::attention), tokens_, columns);
   const auto matrix = widened<Storage>(scratch, weights(model_.decoder.attention_output), hidden_, columns);
-  const auto part = zeros<Real>(scratch, hidden_, columns);
-  add_transposed_product(d_middle, attention, part);
-  op_.gradient->add(model_.decoder.attention_output, part.data, hidden_ * columns);
-  mark(KernelId::attention_output_weight_gradient);
+  if (makes_gradients()) {
+    const auto part = zeros<Real>(scratch, hidden_, columns);
+    add_transposed_product(d_middle, attention, part);
+    op_.gradient->add(model_.decoder.attention_output, part.data, hidden_ * columns);
+    mark(KernelId::attention_output_weight_gradient);
+  }
   multiply(d_middle, matrix, attention);
   narrow<Storage>(attention.data, tokens_ * columns, at(Activation::d_attention));
   mark(KernelId::attention_output_input_gradient);
@@ -263,8 +280,8 @@ void DecoderOp<Storage>::backward_rotary() const {
                                             weights(offsets.k_norm), at(Activation::qk_raw), at(Activation::d_qkv),
                                             d_q_norm, d_k_norm);
   if (offsets.q_norm >= 0) {
-    op_.gradient->add(offsets.q_norm, d_q_norm, model_.config.head_dim);
-    op_.gradient->add(offsets.k_norm, d_k_norm, model_.config.head_dim);
+    add_gradient(offsets.q_norm, d_q_norm, model_.config.head_dim);
+    add_gradient(offsets.k_norm, d_k_norm, model_.config.head_dim);
   }
   mark(rotary_kernel(true));
 }
@@ -277,8 +294,8 @@ void DecoderOp<Storage>::backward_qkv() const {
   mark(KernelId::input_norm);
   ScratchScope scratch;
   const auto d_qkv = widened<Storage>(scratch, at(Activation::d_qkv), tokens_, columns);
-  before(op_.clock, KernelId::qkv_weight_gradient);
-  if (model_.decoder.qkv_bias >= 0) {
+  before(op_.clock, makes_gradients() ? KernelId::qkv_weight_gradient : KernelId::qkv_input_gradient);
+  if (model_.decoder.qkv_bias >= 0 && makes_gradients()) {
     double* const sums = scratch.take<double>(columns);  // over all tokens, so in fp64
     Real* const part = scratch.take<Real>(columns);
     std::fill_n(sums, columns, 0.0);
@@ -290,10 +307,12 @@ void DecoderOp<Storage>::backward_qkv() const {
   }
   const auto normed = widened<Storage>(scratch, at(Activation::normed), tokens_, hidden_);
   const auto matrix = widened<Storage>(scratch, weights(model_.decoder.qkv), columns, hidden_);
-  const auto part = zeros<Real>(scratch, columns, hidden_);
-  add_transposed_product(d_qkv, normed, part);
-  op_.gradient->add(model_.decoder.qkv, part.data, columns * hidden_);
-  mark(KernelId::qkv_weight_gradient);
+  if (makes_gradients()) {
+    const auto part = zeros<Real>(scratch, columns, hidden_);
+    add_transposed_product(d_qkv, normed, part);
+    op_.gradient->add(model_.decoder.qkv, part.data, columns * hidden_);
+    mark(KernelId::qkv_weight_gradient);
+  }
   multiply(d_qkv, matrix, normed);
   narrow<Storage>(normed.data, tokens_ * hidden_, at(Activation::d_normed));
   mark(KernelId::qkv_input_gradient);
@@ -301,7 +320,7 @@ void DecoderOp<Storage>::backward_qkv() const {
   rmsnorm_backward<Storage>(at(TemplateOperand::input), weights(model_.decoder.input_norm), at(Activation::d_normed),
                             at(TemplateOperand::input_gradient), at(TemplateOperand::input_gradient), d_norm, tokens_,
                             hidden_, model_.config.rms_epsilon);
-  op_.gradient->add(model_.decoder.input_norm, d_norm, hidden_);
+  add_gradient(model_.decoder.input_norm, d_norm, hidden_);
   mark(KernelId::input_norm_backward);
 }
 

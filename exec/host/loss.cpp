@@ -43,15 +43,18 @@ double head_loss(const Model& model, BatchShape batch, const OpMemory<Storage>& 
       model.config.tied_embeddings ? op.at(TemplateOperand::tied_weights) : weights + model.head.projection;
   ScratchScope scratch;
   const Matrix<Real> projection(scratch.take<Real>(vocabulary * hidden), vocabulary, hidden);
-  const Matrix<Real> d_projection(scratch.take<Real>(vocabulary * hidden), vocabulary, hidden);
+  const bool trains = op.gradient != nullptr, has_backward = op.at(TemplateOperand::input_gradient) != nullptr;
+  const Matrix<Real> d_projection(trains ? scratch.take<Real>(vocabulary * hidden) : nullptr, vocabulary, hidden);
   Real* const normed_chunk = scratch.take<Real>(op.chunk_rows * hidden);
   Real* const logits_chunk = scratch.take<Real>(op.chunk_rows * vocabulary);
   Real* const row = scratch.take<Real>(vocabulary);
   Real* const d_norm = scratch.take<Real>(hidden);
   widen<Storage>(projection_weights, vocabulary * hidden, projection.data);
   before(op.clock, KernelId::logits);
-  std::fill_n(d_projection.data, vocabulary * hidden, Real{0});
-  before(op.clock, KernelId::projection_weight_gradient);
+  if (trains) {
+    std::fill_n(d_projection.data, vocabulary * hidden, Real{0});
+    before(op.clock, KernelId::projection_weight_gradient);
+  }
   rmsnorm<Storage>(op.at(TemplateOperand::input), final_norm, op.at(Activation::normed), tokens, hidden,
                    model.config.rms_epsilon);
   after(op.clock, KernelId::final_norm);
@@ -72,20 +75,26 @@ double head_loss(const Model& model, BatchShape batch, const OpMemory<Storage>& 
         std::fill_n(row_logits, vocabulary, Element{});
     }
     after(op.clock, KernelId::cross_entropy);
+    if (!has_backward) continue;
     widen<Storage>(op.at(Activation::logits), rows * vocabulary, logits.data);
-    add_transposed_product(logits, normed, d_projection);
-    after(op.clock, KernelId::projection_weight_gradient);
+    if (trains) {
+      add_transposed_product(logits, normed, d_projection);
+      after(op.clock, KernelId::projection_weight_gradient);
+    }
     multiply(logits, projection, normed);
     narrow<Storage>(normed.data, rows * hidden, op.at(Activation::d_normed) + begin * hidden);
     after(op.clock, KernelId::projection_input_gradient);
   }
-  op.gradient->add(model.head.projection, d_projection.data, vocabulary * hidden);
-  also(op.clock, KernelId::projection_weight_gradient);
+  after(op.clock, KernelId::loss_sum);  // added up with the cross entropy
+  if (!has_backward) return loss;
+  if (trains) {
+    op.gradient->add(model.head.projection, d_projection.data, vocabulary * hidden);
+    also(op.clock, KernelId::projection_weight_gradient);
+  }
   rmsnorm_backward<Storage>(op.at(TemplateOperand::input), final_norm, op.at(Activation::d_normed), nullptr,
                             op.at(TemplateOperand::input_gradient), d_norm, tokens, hidden, model.config.rms_epsilon);
-  op.gradient->add(model.head.final_norm, d_norm, hidden);
+  if (trains) op.gradient->add(model.head.final_norm, d_norm, hidden);
   after(op.clock, KernelId::final_norm_backward);
-  after(op.clock, KernelId::loss_sum);  // added up with the cross entropy
   return loss;
 }
 

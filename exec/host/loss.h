@@ -10,7 +10,8 @@
 
 namespace penstock::exec {
 
-/// Returns the sum of the losses of the tokens that are trained on, added in fp64 in ascending order of tokens.
+/// Returns the sum of the losses of the tokens that are trained on, added in fp64 in ascending order of tokens. Without
+/// a gradient operand the head is frozen, without an input gradient too the loss is all.
 template <class Storage>
 double head_loss(const Model& model, BatchShape batch, const OpMemory<Storage>& op);
 

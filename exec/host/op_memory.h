@@ -39,8 +39,8 @@ class OpMemory {
   std::int64_t chunk_rows = 0;    // tokens of a chunk of the MLP, or of the logits
   bool gate_up_is_chunk = false;  // gate_up has rows of one chunk only
   double loss_scale = 1.0;
-  GradientSink<Real>* gradient = nullptr;
-  KernelClock* clock = nullptr;  // nullptr: nobody listens
+  GradientSink<Real>* gradient = nullptr;  // nullptr: the pass makes no gradients of weights
+  KernelClock* clock = nullptr;            // nullptr: nobody listens
 
  private:
   std::array<void*, kTemplateOperands.size()> operands_{};

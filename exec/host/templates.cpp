@@ -41,16 +41,21 @@ DecoderProducts decoder_products(const TemplateBinding& b, const BoundRegions& r
   return makes;
 }
 
-/// A pass that makes gradients of weights.
-void run_with_gradient(const TemplateBinding& b, Memory& op) {
-  BoundGradient gradient(b.get<TemplateOperand::gradient>(), b.gradient_type, b.accumulates,
-                         b.layer().gradient_elements);
-  op.gradient = &gradient;
+/// Backward, or the loss.
+void run_backward(const TemplateBinding& b, const Memory& op) {
   switch (b.kind) {
     case LayerKind::embedding: embedding_backward(*b.model, b.batch, op, !b.accumulates); break;
     case LayerKind::decoder: decoder_backward(*b.model, b.batch, op); break;
     case LayerKind::head: *b.get<TemplateOperand::loss>() = head_loss(*b.model, b.batch, op); break;
   }
+}
+
+/// A pass that makes gradients of weights.
+void run_with_gradient(const TemplateBinding& b, Memory& op) {
+  BoundGradient gradient(b.get<TemplateOperand::gradient>(), b.gradient_type, b.accumulates,
+                         b.layer().gradient_elements);
+  op.gradient = &gradient;
+  run_backward(b, op);
   gradient.finish();
 }
 
@@ -62,8 +67,10 @@ void run_template_host(const TemplateBinding& binding, KernelClock* clock) {
   const BoundRegions regions(binding);
   Memory op = op_memory(binding, regions, clock);
   if (clock != nullptr) clock->start();
-  if (binding.pass == Pass::backward || binding.pass == Pass::loss)
+  if (contributes(binding.pass))
     run_with_gradient(binding, op);
+  else if (is_backward(binding.pass) || is_loss(binding.pass))
+    run_backward(binding, op);
   else if (binding.kind == LayerKind::embedding)
     embedding_forward(*binding.model, binding.batch, op);
   else

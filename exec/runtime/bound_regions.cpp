@@ -9,7 +9,7 @@ BoundRegions::BoundRegions(const TemplateBinding& binding)
     : binding_(binding),
       kept_(kept_region(*binding.model, binding.kind, binding.batch, binding.layout)),
       workspace_(workspace_region(*binding.model, binding.kind, binding.pass, binding.batch, binding.layout)) {
-  if (binding.pass == Pass::recompute || binding.pass == Pass::backward)
+  if (binding.pass == Pass::recompute || is_backward(binding.pass))
     recomputed_ = recomputed_region(*binding.model, binding.kind, binding.batch, binding.layout);
 }
 

@@ -222,6 +222,11 @@ class OperandCheck {
             word(layer_kind_names(), kind));
       return;
     }
+    if (const bool trains = model_.layers[static_cast<std::size_t>(op_->layer)].trains;
+        !trains && contributes(work.pass)) {
+      fault("runs pass {} of layer {}, which is frozen and has no gradient", word(pass_names(), work.pass), op_->layer);
+      return;
+    }
     same_keep(work);
     match(table_.of(*op_, work));
   }
@@ -347,7 +352,10 @@ void check_updates(const Schedule& schedule, const Model& model, FaultList& faul
       first = &op;
   }
   for (const Layer& layer : model.layers)
-    if (layer.state_elements > 0 && !update[static_cast<std::size_t>(layer.index)])
+    if (const Op* op = update[static_cast<std::size_t>(layer.index)]; op && !layer.trains)
+      faults.add(FaultKind::malformed, op->id, -1,
+                 fmt::format("{} updates layer {}, which is frozen", op_title(*op), layer.index));
+    else if (layer.state_elements > 0 && layer.trains && !op)
       faults.add(FaultKind::incomplete, -1, -1,
                  fmt::format("layer {} has no optimizer op: it is never updated", layer.index));
 }

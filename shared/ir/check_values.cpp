@@ -89,15 +89,24 @@ class ValueCheck {
 
   void put(const Access& access, SegmentRange range, int step, int writer, int contributions) {
     Held held{access.value, tier_address(schedule_, access), writer, contributions};
-    held.value.version += step;
+    held.value.version += steps_of(held.value, step);
     for (std::uint32_t segment = range.first; segment < range.last; ++segment) held_[segment] = held;
+  }
+
+  /// By how much versions of the value grow in so many steps: what is frozen is the same in all of them.
+  int steps_of(const Value& value, int steps) const {
+    const bool is_frozen =
+        value.layer >= 0 && is_state(value.tensor) &&
+        std::binary_search(schedule_.model.frozen_layers.begin(), schedule_.model.frozen_layers.end(), value.layer);
+    return is_frozen ? 0 : steps;
   }
 
   /// Whether `held` is what `access` declares for that segment.
   bool agrees(const Held& held, const Access& access, std::int64_t start) const {
     const Value& wanted = access.value;
     const Value& value = held.value;
-    if (value.tensor != wanted.tensor || value.layer != wanted.layer || value.version != wanted.version + step_)
+    if (value.tensor != wanted.tensor || value.layer != wanted.layer ||
+        value.version != wanted.version + steps_of(wanted, step_))
       return false;
     if (value.micro_batch == wanted.micro_batch) return held.origin == tier_address(schedule_, access);
     // All losses together are the losses of the micro-batches, 8 bytes each.
@@ -150,7 +159,7 @@ class ValueCheck {
   std::string found_label(const Held& held) const {
     if (held.value.tensor == TensorKind::workspace) return "scratch";
     Value value = held.value;
-    value.version -= step_;
+    value.version -= steps_of(value, step_);
     return value_label(value);
   }
 
@@ -164,7 +173,7 @@ class ValueCheck {
     const Value& value = held.value;
     if (value.tensor != wanted.tensor || value.layer != wanted.layer || value.micro_batch != wanted.micro_batch)
       return "";
-    const int found = value.version - step_;
+    const int found = value.version - steps_of(value, step_);
     if (found == wanted.version)
       return fmt::format(": the value begins {} bytes away from where the read begins",
                          held.origin - tier_address(schedule_, access));
@@ -177,7 +186,7 @@ class ValueCheck {
   /// What the sum that `op` writes holds.
   int contribute(const Op& op) {
     if (const auto* work = std::get_if<TemplateWork>(&op.work)) {
-      if (work->pass != Pass::backward && work->pass != Pass::loss) return Contributions::kEmpty;
+      if (!contributes(work->pass)) return Contributions::kEmpty;
       return add(op, sum_read(op.layer), op.micro_batch);
     }
     if (std::holds_alternative<AccumulateWork>(op.work)) return add(op, sum_read(op.layer), op.micro_batch);
@@ -300,7 +309,7 @@ class ValueCheck {
       for (std::uint32_t segment = range.first; segment < range.last; ++segment) {
         const Held& held = held_[segment];
         Value next = held.value;
-        next.version -= step_ + 1;
+        next.version -= steps_of(next, step_ + 1);
         if (next == access.value && held.origin == tier_address(schedule_, access)) continue;
         left_behind(Key{end, i}, access, held);
         break;
@@ -311,7 +320,7 @@ class ValueCheck {
   void left_behind(Key key, const Access& access, const Held& held) {
     if (found_.size() >= kKept) return;
     Value expected = access.value;
-    expected.version += 1;
+    expected.version += steps_of(expected, 1);
     std::string text =
         fmt::format("at the end of the step {} holds {}, {}, where the next step expects {}",
                     range_title(schedule_, access), found_label(held), writer_text(held), value_label(expected));

@@ -5,7 +5,6 @@
 namespace penstock {
 namespace {
 
-constexpr Pass kPasses[] = {Pass::forward, Pass::recompute, Pass::backward, Pass::loss};
 constexpr LayerKind kKinds[] = {LayerKind::embedding, LayerKind::decoder, LayerKind::head};
 
 template <typename Enum>
@@ -28,7 +27,7 @@ OperandTable::OperandTable(const Schedule& schedule, const Model& model) : sched
     kept_[at(keep)] = kept_region(model, LayerKind::decoder, batch, schedule.layout(keep)).bytes;
     recomputed_[at(keep)] = recomputed_region(model, LayerKind::decoder, batch, schedule.layout(keep)).bytes;
     for (const LayerKind kind : kKinds)
-      for (const Pass pass : kPasses)
+      for (const Pass pass : kAllPasses)
         workspace_[at(kind)][at(pass)][at(keep)] =
             workspace_region(model, kind, pass, batch, schedule.layout(keep)).bytes;
   }
@@ -135,7 +134,8 @@ Operands OperandTable::of(const Op&, const StepScalarsWork&) const {
   Operands operands;
   if (schedule_.numerics.clip)
     for (const Layer& layer : model_.layers)
-      if (layer.state_elements > 0) operands.reads.push_back(operand(TensorKind::norm_partial, layer.index));
+      if (layer.state_elements > 0 && layer.trains)
+        operands.reads.push_back(operand(TensorKind::norm_partial, layer.index));
   if (schedule_.micro_batch.kind == BatchKind::packed)
     operands.reads.push_back(operand(TensorKind::trained_tokens, -1));
   operands.writes = {operand(TensorKind::step_scalars, -1)};

@@ -52,9 +52,11 @@ class OperandTable {
 
   const Schedule& schedule_;
   const Model& model_;
-  std::array<std::array<std::span<const OperandUse>, 4>, 3> uses_{};                   // by LayerKind, Pass
-  std::array<std::int64_t, kKeeps.size()> kept_{}, recomputed_{};                      // by Keep, of a decoder layer
-  std::array<std::array<std::array<std::int64_t, kKeeps.size()>, 4>, 3> workspace_{};  // by LayerKind, Pass, Keep
+  template <typename T>
+  using ByPass = std::array<T, kAllPasses.size()>;
+  std::array<ByPass<std::span<const OperandUse>>, 3> uses_{};      // by LayerKind, Pass
+  std::array<std::int64_t, kKeeps.size()> kept_{}, recomputed_{};  // by Keep, of a decoder layer
+  std::array<ByPass<std::array<std::int64_t, kKeeps.size()>>, 3> workspace_{};  // by LayerKind, Pass, Keep
 };
 
 }  // namespace penstock

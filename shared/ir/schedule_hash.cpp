@@ -41,6 +41,7 @@ void add(Hash& hash, const ModelConfig& c) {
   // Where there are none the hash is as it was before they had a name.
   if (c.sliding_window > 0) hash.numbers(c.sliding_window, c.first_window_layer);
   if (c.rope_scaling != RopeScaling::none) hash.numbers(c.rope_scaling, c.rope_scaling_from);
+  for (const int layer : c.frozen_layers) hash.numbers(layer);
 }
 
 void add(Hash& hash, const std::vector<Access>& accesses) {

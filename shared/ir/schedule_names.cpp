@@ -22,7 +22,9 @@ constexpr auto kTensorNames = [] {
 constexpr std::array kBatchKinds{"windows"sv, "packed"sv};
 constexpr std::array kPhases{"forward"sv, "loss"sv, "backward"sv, "optimizer"sv};
 constexpr std::array kLayerKinds{"embedding"sv, "decoder"sv, "head"sv};
-constexpr std::array kPasses{"forward"sv, "recompute"sv, "backward"sv, "loss"sv};
+constexpr std::array kPassNames{"forward"sv,        "recompute"sv,  "backward"sv, "loss"sv,
+                                "input_backward"sv, "input_loss"sv, "evaluate"sv};
+static_assert(kPassNames.size() == kAllPasses.size());
 constexpr std::array kKeepNames{"input"sv, "input_context"sv, "input_attention"sv, "everything"sv};
 static_assert(kKeepNames.size() == kKeeps.size());
 constexpr std::array kStateFormats{"planes"sv, "master_and_copy"sv, "bf16"sv};
@@ -58,7 +60,7 @@ std::span<const std::string_view> tensor_names() { return kTensorNames; }
 std::span<const std::string_view> batch_kind_names() { return kBatchKinds; }
 std::span<const std::string_view> phase_names() { return kPhases; }
 std::span<const std::string_view> layer_kind_names() { return kLayerKinds; }
-std::span<const std::string_view> pass_names() { return kPasses; }
+std::span<const std::string_view> pass_names() { return kPassNames; }
 std::span<const std::string_view> keep_names() { return kKeepNames; }
 std::span<const std::string_view> state_format_names() { return kStateFormats; }
 std::span<const std::string_view> element_type_names() { return kElementTypes; }

@@ -12,6 +12,7 @@
 #include "shared/ir/schedule_names.h"
 #include "shared/json_reader.h"
 #include "shared/json_rows.h"
+#include "shared/model/frozen_layers.h"
 
 namespace penstock {
 namespace {
@@ -166,8 +167,19 @@ class Reader {
     c.tied_embeddings = object.boolean("tied_embeddings");
     c.qkv_bias = object.boolean("qkv_bias");
     c.qk_norm = object.boolean("qk_norm");
+    if (object.has("frozen_layers"))
+      for (const nlohmann::json& layer : object.array("frozen_layers")) {
+        if (!layer.is_number_integer() || layer < 0 || layer > kMost)
+          object.fail("frozen_layers", fmt::format("expected layers, found {}", shown(layer)));
+        c.frozen_layers.push_back(static_cast<int>(layer.get<std::int64_t>()));
+      }
     object.finish();
     check_model_config(c, place_ + ".model");
+    try {
+      check_frozen_layers(c);
+    } catch (const InputError& error) {
+      throw InputError(fmt::format("{}.model.frozen_layers: {}", place_, error.what()));
+    }
   }
 
   void read_batch(JsonObject& top) {

@@ -1,5 +1,6 @@
 // The writing half of schedule_json.h: one op, buffer, access or edge per line.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <functional>
 #include <iterator>
@@ -92,6 +93,7 @@ class Writer {
     if (c.rope_scaling != RopeScaling::none)
       put(",\n  \"rope_scaling\": \"{}\", \"rope_scaling_from\": {}", word(rope_scaling_names(), c.rope_scaling),
           c.rope_scaling_from);
+    if (!c.frozen_layers.empty()) put(",\n  \"frozen_layers\": [{}]", fmt::join(c.frozen_layers, ", "));
     text_ += "},\n";
   }
 

@@ -223,6 +223,15 @@ inline constexpr OperandUse kOperandUses[] = {
     {LayerKind::decoder, Pass::backward, TemplateOperand::gradient, Use::adds},
     {LayerKind::decoder, Pass::backward, TemplateOperand::workspace, Use::writes},
 
+    {LayerKind::decoder, Pass::input_backward, TemplateOperand::weights, Use::reads},
+    {LayerKind::decoder, Pass::input_backward, TemplateOperand::input, Use::reads},
+    {LayerKind::decoder, Pass::input_backward, TemplateOperand::kept, Use::reads},
+    {LayerKind::decoder, Pass::input_backward, TemplateOperand::recomputed, Use::reads},
+    {LayerKind::decoder, Pass::input_backward, TemplateOperand::output_gradient, Use::reads},
+    {LayerKind::decoder, Pass::input_backward, TemplateOperand::document_starts, Use::reads, BatchKind::packed},
+    {LayerKind::decoder, Pass::input_backward, TemplateOperand::input_gradient, Use::writes},
+    {LayerKind::decoder, Pass::input_backward, TemplateOperand::workspace, Use::writes},
+
     {LayerKind::head, Pass::loss, TemplateOperand::weights, Use::reads},
     {LayerKind::head, Pass::loss, TemplateOperand::tied_weights, Use::reads},
     {LayerKind::head, Pass::loss, TemplateOperand::tokens, Use::reads, BatchKind::windows},
@@ -233,6 +242,25 @@ inline constexpr OperandUse kOperandUses[] = {
     {LayerKind::head, Pass::loss, TemplateOperand::gradient, Use::adds},
     {LayerKind::head, Pass::loss, TemplateOperand::loss, Use::writes},
     {LayerKind::head, Pass::loss, TemplateOperand::workspace, Use::writes},
+
+    {LayerKind::head, Pass::input_loss, TemplateOperand::weights, Use::reads},
+    {LayerKind::head, Pass::input_loss, TemplateOperand::tied_weights, Use::reads},
+    {LayerKind::head, Pass::input_loss, TemplateOperand::tokens, Use::reads, BatchKind::windows},
+    {LayerKind::head, Pass::input_loss, TemplateOperand::labels, Use::reads, BatchKind::packed},
+    {LayerKind::head, Pass::input_loss, TemplateOperand::trained_tokens, Use::reads, BatchKind::packed},
+    {LayerKind::head, Pass::input_loss, TemplateOperand::input, Use::reads},
+    {LayerKind::head, Pass::input_loss, TemplateOperand::input_gradient, Use::writes},
+    {LayerKind::head, Pass::input_loss, TemplateOperand::loss, Use::writes},
+    {LayerKind::head, Pass::input_loss, TemplateOperand::workspace, Use::writes},
+
+    {LayerKind::head, Pass::evaluate, TemplateOperand::weights, Use::reads},
+    {LayerKind::head, Pass::evaluate, TemplateOperand::tied_weights, Use::reads},
+    {LayerKind::head, Pass::evaluate, TemplateOperand::tokens, Use::reads, BatchKind::windows},
+    {LayerKind::head, Pass::evaluate, TemplateOperand::labels, Use::reads, BatchKind::packed},
+    {LayerKind::head, Pass::evaluate, TemplateOperand::trained_tokens, Use::reads, BatchKind::packed},
+    {LayerKind::head, Pass::evaluate, TemplateOperand::input, Use::reads},
+    {LayerKind::head, Pass::evaluate, TemplateOperand::loss, Use::writes},
+    {LayerKind::head, Pass::evaluate, TemplateOperand::workspace, Use::writes},
 };
 
 /// Empty if the kind has no such pass.

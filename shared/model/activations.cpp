@@ -54,10 +54,10 @@ void add_decoder_fields(RegionBuilder& builder, const Model& model, Pass pass, B
         add_saved(builder, model, saved, batch, chunk);
   };
   if (pass == Pass::forward) add_unkept(true);
-  if (pass == Pass::backward) builder.add(Activation::d_qkv, tokens * model.qkv_columns() * kBf16);
+  if (is_backward(pass)) builder.add(Activation::d_qkv, tokens * model.qkv_columns() * kBf16);
   const std::int64_t library = builder.end();
   if (options.library_bytes > 0) builder.add(Activation::library, options.library_bytes);
-  if (pass == Pass::backward) builder.add(Activation::d_attention, tokens * model.query_columns() * kBf16);
+  if (is_backward(pass)) builder.add(Activation::d_attention, tokens * model.query_columns() * kBf16);
 
   builder.go_back(library + std::min(options.library_bytes, kLibraryWorkspaceBytes));
   builder.add(Activation::normed, tokens * hidden * kBf16);
@@ -66,7 +66,7 @@ void add_decoder_fields(RegionBuilder& builder, const Model& model, Pass pass, B
   builder.add(Activation::product, chunk * intermediate * kBf16);
   if (pass != Pass::forward && mlp_recomputed_in_backward(batch, options))
     add_saved(builder, model, kGateUp, batch, chunk);
-  if (pass != Pass::backward) return;
+  if (!is_backward(pass)) return;
   builder.add(Activation::d_product, chunk * intermediate * kBf16);
   builder.add(Activation::d_gate_up, chunk * 2 * intermediate * kBf16);
   builder.add(Activation::d_normed, tokens * hidden * kBf16);
@@ -119,7 +119,7 @@ Region workspace_region(const Model& model, LayerKind kind, Pass pass, BatchShap
   const ModelConfig& config = model.config;
   const std::int64_t tokens = batch.tokens();
   RegionBuilder builder;
-  if (pass == Pass::backward || pass == Pass::loss) {
+  if (is_backward(pass) || is_loss(pass)) {
     const std::int64_t widest = std::max(config.hidden, model.qkv_columns());
     builder.add(Activation::reduction, kReductionRows * widest * kFp32);
   }
@@ -132,7 +132,7 @@ Region workspace_region(const Model& model, LayerKind kind, Pass pass, BatchShap
     builder.add(Activation::row_stats, tokens * 4 * kFp32);
     if (options.library_bytes > 0)
       builder.add(Activation::library, std::min(options.library_bytes, kLibraryWorkspaceBytes));
-  } else if (pass == Pass::backward) {
+  } else if (is_backward(pass)) {
     builder.add(Activation::token_order, 2 * tokens * kInt32);
   }
   return builder.take();

@@ -35,7 +35,22 @@ inline constexpr std::array kKeeps{Keep::input, Keep::input_context, Keep::input
 /// The passes of a template. The head has only `loss`: final norm, logits in chunks, loss, and the gradients of
 /// all three in the same visit, since the scale of the loss (1 / tokens of the step) is known beforehand.
 /// The embedding has `forward` and `backward`; it never recomputes.
-enum class Pass { forward, recompute, backward, loss };
+enum class Pass {
+  forward,
+  recompute,
+  backward,
+  loss,            // of the head: forward and backward
+  input_backward,  // backward of a frozen layer: the gradient of its input alone
+  input_loss,      // of a frozen head
+  evaluate,        // of the head: the loss alone
+};
+inline constexpr std::array kAllPasses{Pass::forward,        Pass::recompute,  Pass::backward, Pass::loss,
+                                       Pass::input_backward, Pass::input_loss, Pass::evaluate};
+
+constexpr bool is_backward(Pass pass) { return pass == Pass::backward || pass == Pass::input_backward; }
+constexpr bool is_loss(Pass pass) { return pass == Pass::loss || pass == Pass::input_loss || pass == Pass::evaluate; }
+/// Whether it makes gradients of weights.
+constexpr bool contributes(Pass pass) { return pass == Pass::backward || pass == Pass::loss; }
 
 /// What the rows of a step are.
 enum class BatchKind {

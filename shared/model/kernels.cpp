@@ -27,7 +27,7 @@ struct PassOptions {
 
 bool has_part(const PassOptions& o, Part part) {
   const bool recompute = o.pass == Pass::recompute, makes = o.pass == Pass::forward || recompute;
-  const bool backward = o.pass == Pass::backward, later = mlp_recomputed_in_backward(o.batch, o.layout);
+  const bool backward = is_backward(o.pass), later = mlp_recomputed_in_backward(o.batch, o.layout);
   const bool everything = recompute && o.layout.keep == Keep::everything;
   const bool output = !recompute || o.writes_output;
   const auto decoder = [&](bool has) { return o.kind == LayerKind::decoder && has; };
@@ -47,14 +47,21 @@ bool has_part(const PassOptions& o, Part part) {
     case Part::backward_rest: return decoder(backward);
     case Part::head_begin:
     case Part::head_chunk:
-    case Part::head_end: return o.kind == LayerKind::head && o.pass == Pass::loss;
+    case Part::head_loss: return o.kind == LayerKind::head && is_loss(o.pass);
+    case Part::head_gradient_chunk:
+    case Part::head_gradient: return o.kind == LayerKind::head && is_loss(o.pass) && o.pass != Pass::evaluate;
   }
   return false;
 }
 
+/// And nothing else.
+bool makes_weight_gradient(const TemplateKernel& line) {
+  return line.result == ProductResult::gradient || line.kernel == KernelId::qkv_bias_gradient;
+}
+
 bool is_chunked(Part part) {
   return part == Part::gate_up_chunk || part == Part::output_chunk || part == Part::gate_up_again ||
-         part == Part::backward_mlp || part == Part::head_chunk;
+         part == Part::backward_mlp || part == Part::head_chunk || part == Part::head_gradient_chunk;
 }
 
 /// Executions of equal size.
@@ -132,10 +139,10 @@ std::vector<Kernel> template_kernels(const Model& model, LayerKind kind, Pass pa
   std::vector<TemplateKernel> lines;
   for (const TemplateKernel& line : kTemplateKernels)
     if (has_part(pass_options, line.part) && (line.exists == nullptr || line.exists(model.config)) &&
-        (!line.only || *line.only == batch.kind))
+        (!line.only || *line.only == batch.kind) && (contributes(pass) || !makes_weight_gradient(line)))
       lines.push_back(line);
   std::vector<Kernel> kernels;
-  const bool overwrites = (pass == Pass::backward || pass == Pass::loss) && !accumulates;
+  const bool overwrites = contributes(pass) && !accumulates;
   const std::int64_t chunk =
       kind == LayerKind::head ? loss_rows(batch, options.chunking) : mlp_rows(batch, options.chunking);
   for (auto line = lines.begin(); line != lines.end();) {
@@ -162,13 +169,25 @@ double kernel_flops(const std::vector<Kernel>& kernels) {
 
 double model_flops(const Model& model, BatchShape whole_step) {
   const ModelConfig& config = model.config;
-  const auto layers = static_cast<double>(config.decoder_layers);
-  const std::int64_t per_layer =
-      config.hidden * (model.qkv_columns() + model.query_columns() + 3 * config.intermediate);
-  const double matmul_parameters = layers * static_cast<double>(per_layer) +
-                                   static_cast<double>(config.vocabulary) * static_cast<double>(config.hidden);
-  return 6.0 * matmul_parameters * static_cast<double>(whole_step.tokens()) +
-         3.0 * layers * attention_spec(config, whole_step).forward_flops();
+  const std::int64_t qkv = config.hidden * model.qkv_columns();
+  const std::int64_t behind_qkv = config.hidden * (model.query_columns() + 3 * config.intermediate);
+  const std::int64_t projection = config.vocabulary * config.hidden;
+  // Products with a matrix: forward, its gradient, and that of its input.
+  std::int64_t products = 0, attentions = 0;
+  for (const Layer& layer : model.layers) {
+    if (layer.kind == LayerKind::embedding) continue;
+    const std::int64_t own = layer.trains ? 2 : 1;
+    if (layer.kind == LayerKind::head) {
+      products += (own + (layer.index > model.lowest_trained ? 1 : 0)) * projection;
+      continue;
+    }
+    const bool has_backward = layer.index >= model.lowest_trained;
+    products += own * (qkv + behind_qkv) + (has_backward ? behind_qkv : 0);
+    if (layer.index > model.lowest_trained) products += qkv;
+    attentions += has_backward ? 3 : 1;
+  }
+  return 2.0 * static_cast<double>(products) * static_cast<double>(whole_step.tokens()) +
+         static_cast<double>(attentions) * attention_spec(config, whole_step).forward_flops();
 }
 
 }  // namespace penstock

@@ -137,8 +137,10 @@ enum class Part {
   backward_mlp,   // by chunks
   backward_rest,
   head_begin,
-  head_chunk,  // by chunks
-  head_end,
+  head_chunk,           // by chunks, as the next
+  head_gradient_chunk,  // of input and projection
+  head_loss,
+  head_gradient,
 };
 
 /// What the formulas below are made of. `rows`: tokens of a chunk, or all of them.
@@ -301,18 +303,18 @@ inline constexpr auto kTemplateKernels = [] {
                return Product{s.rows, s.vocabulary, s.hidden};
              }),
       elementwise(Part::head_chunk, cross_entropy, [](const S& s) { return 4 * s.rows * s.vocabulary; }),
-      matmul(Part::head_chunk, projection_input_gradient,
+      matmul(Part::head_gradient_chunk, projection_input_gradient,
              [](const S& s) {
                return Product{s.rows, s.hidden, s.vocabulary};
              }),
       matmul(
-          Part::head_chunk, projection_weight_gradient,
+          Part::head_gradient_chunk, projection_weight_gradient,
           [](const S& s) {
             return Product{s.vocabulary, s.hidden, s.rows};
           },
           gradient),
-      elementwise(Part::head_end, loss_sum, [](const S& s) { return 16 * s.rows; }),
-      elementwise(Part::head_end, final_norm_backward, [](const S& s) { return 6 * s.rows * s.hidden; }),
+      elementwise(Part::head_loss, loss_sum, [](const S& s) { return 16 * s.rows; }),
+      elementwise(Part::head_gradient, final_norm_backward, [](const S& s) { return 6 * s.rows * s.hidden; }),
   };
 }();
 
@@ -345,7 +347,7 @@ double kernel_flops(const std::vector<Kernel>& kernels);
 
 /// Model FLOPs of one optimizer step: forward + backward without recompute, causal attention counted half
 /// (docs/design.md, "Counting"): 6 x (matmul parameters) x tokens + 3 x attention forward. The embedding lookup counts
-/// nothing.
+/// nothing. Frozen layers have no gradients of weights, and none below the lowest layer that trains has a backward.
 double model_flops(const Model& model, BatchShape whole_step);
 
 }  // namespace penstock

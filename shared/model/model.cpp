@@ -126,6 +126,10 @@ Model make_model(const ModelConfig& config) {
   for (int index = 1; index <= config.decoder_layers; ++index)
     model.layers.push_back(make_decoder(config, index, model.decoder));
   model.layers.push_back(make_head(config, static_cast<int>(config.decoder_layers) + 1, model.head));
+  for (const int layer : config.frozen_layers) model.layers[static_cast<std::size_t>(layer)].trains = false;
+  while (model.lowest_trained < model.head_index() &&
+         !model.layers[static_cast<std::size_t>(model.lowest_trained)].trains)
+    ++model.lowest_trained;
   for (const Layer& layer : model.layers) model.parameters += layer.parameters;
   return model;
 }

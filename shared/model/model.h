@@ -53,6 +53,8 @@ struct ModelConfig {
   std::int64_t first_window_layer = 0;  // of the decoder layers, counted from 0: those before it have no window
   RopeScaling rope_scaling = RopeScaling::none;
   std::int64_t rope_scaling_from = 0;  // sequences of more tokens are scaled
+  // Not of config.json: the layers whose weights stay as they are, ascending (frozen_layers.h).
+  std::vector<int> frozen_layers;
 
   bool operator==(const ModelConfig&) const = default;
 };
@@ -81,6 +83,7 @@ struct Layer {
   // Length of the flat order of gradients. Equal to state_elements but for the head of a tied model, whose
   // gradient has the output projection behind its own tensors (the state of that matrix is layer 0's).
   std::int64_t gradient_elements = 0;
+  bool trains = true;  // false: frozen; weights alone, no gradient and no other state
 };
 
 /// The decoder's tensor groups by offset in the flat order (elements); -1 where the model has none.
@@ -98,6 +101,7 @@ struct Model {
   ModelConfig config;
   std::vector<Layer> layers;    // decoder_layers + 2
   std::int64_t parameters = 0;  // exact, tied matrix counted once
+  int lowest_trained = 0;       // the first layer that trains: backward ends with it
   DecoderOffsets decoder;
   HeadOffsets head;
 

@@ -29,7 +29,7 @@ GradientStream::GradientStream(Writer& writer)
 
 void GradientStream::start() {
   for (int index = 0; index < plan_.visit_count(); ++index)
-    if (const Visit visit = plan_.visit(index); visit.contributes())
+    if (const Visit visit = plan_.visit(index); plan_.contributes(visit))
       contributions_.push_back({visit.layer, visit.group});
 }
 
@@ -46,7 +46,8 @@ void GradientStream::fill_rings(Rings& rings, const std::string& name, TierKind 
   static constexpr const char* kClassNames[] = {"", " edge", " head"};
   std::int64_t largest[kClasses] = {};
   for (const auto& [layer, last] : plan_.alike)
-    if (needs(layer)) largest[class_of(layer)] = std::max(largest[class_of(layer)], bytes(layer));
+    if (plan_.trains(layer) && needs(layer))
+      largest[class_of(layer)] = std::max(largest[class_of(layer)], bytes(layer));
   for (int cls = 0; cls < kClasses; ++cls)
     for (int i = 0; largest[cls] > 0 && i < (cls == 0 ? slots : 1); ++i)
       rings[cls].slots.push_back(for_drive ? writer_.drive_staging(largest[cls], "{}{} {}", name, kClassNames[cls], i)
@@ -62,6 +63,7 @@ bool GradientStream::has_own_sum(int layer) const {
 void GradientStream::make_gpu_sums() {
   const int slots = plan_.parameters.gradient_slots;
   writer_.for_each_layer([&](int layer) {
+    if (!plan_.trains(layer)) return;
     const auto index = static_cast<std::size_t>(layer);
     if (has_own_sum(layer))
       sum_[index] = writer_.buffer(TierKind::hbm, plan_.sum_bytes(layer), "gradient sum {}", layer);
@@ -83,6 +85,7 @@ void GradientStream::make_gpu_sums() {
 
 void GradientStream::make_host_sums() {
   writer_.for_each_layer([&](int layer) {
+    if (!plan_.trains(layer)) return;
     home_sum_[static_cast<std::size_t>(layer)] =
         writer_.buffer(TierKind::dram, plan_.sum_bytes(layer), "gradient sum {} (host)", layer);
   });
@@ -104,6 +107,7 @@ void GradientStream::make_finished() {
     return passes && plan_.gradient_home(layer) == TierKind::dram && !takes_sums_place(layer);
   };
   writer_.for_each_layer([&](int layer) {
+    if (!plan_.trains(layer)) return;
     const auto index = static_cast<std::size_t>(layer);
     if (takes_sums_place(layer))
       finished_[index] = on_host() ? home_sum_[index] : sum_[index];
@@ -276,7 +280,7 @@ std::vector<Access> GradientStream::norm_partials() const {
   std::vector<Access> partials;
   if (plan_.parameters.numerics.clip)
     for (int layer = 0; layer < plan_.model.layer_count(); ++layer)
-      partials.push_back(partial(plan_.scalars_on_gpu() ? norm_hbm_ : norm_dram_, layer));
+      if (plan_.trains(layer)) partials.push_back(partial(plan_.scalars_on_gpu() ? norm_hbm_ : norm_dram_, layer));
   return partials;
 }
 

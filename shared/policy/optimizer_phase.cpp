@@ -34,7 +34,7 @@ void OptimizerPhase::make_states() {
     return place;
   };
   writer_.for_each_layer([&](int layer) {
-    for (std::size_t i = 0; i < tensors_.size(); ++i)
+    for (std::size_t i = 0; i < tensors_.size() && (i == 0 || plan_.trains(layer)); ++i)  // weights come first
       home(layer, i) = make(tensors_[i].name, layer, plan_.state_home(layer, tensors_[i].tensor), tensors_[i].tensor,
                             plan_.state_elements(layer) * tensors_[i].element_bytes);
     if (plan_.has_upload_copy(layer))
@@ -48,7 +48,7 @@ void OptimizerPhase::make_slots(const Place& workspace) {
   const std::array<std::int64_t, 2> slot = plan_.update_slots();
   std::array<std::int64_t, 2> slab{};
   for (const auto& [layer, last] : plan_.alike)
-    if (!plan_.optimizer_on_gpu(layer) && plan_.gradient_home(layer) == TierKind::hbm)
+    if (plan_.trains(layer) && !plan_.optimizer_on_gpu(layer) && plan_.gradient_home(layer) == TierKind::hbm)
       slab[plan_.is_edge(layer) ? 1 : 0] = std::max(slab[plan_.is_edge(layer) ? 1 : 0], plan_.gradient_bytes(layer));
   const auto make = [&](std::vector<Place>& places, const char* name, TierKind tier,
                         const std::array<std::int64_t, 2>& bytes) {
@@ -68,8 +68,9 @@ void OptimizerPhase::make_nvme_slots() {
   nvme_slot_of_.resize(static_cast<std::size_t>(plan_.model.layer_count()));
   std::int64_t bytes = 0;
   for (const auto& [layer, last] : plan_.alike)
-    bytes = std::max(
-        bytes, nvme_slot_bytes(layer, tensors_.size()) + (gradient_on_nvme(layer) ? plan_.gradient_bytes(layer) : 0));
+    if (plan_.trains(layer))
+      bytes = std::max(
+          bytes, nvme_slot_bytes(layer, tensors_.size()) + (gradient_on_nvme(layer) ? plan_.gradient_bytes(layer) : 0));
   for (int i = 0; i < plan_.parameters.nvme_slots && bytes > 0; ++i)
     nvme_slots_.push_back(writer_.drive_staging(bytes, "states from nvme {}", i));
 }
@@ -156,7 +157,7 @@ void OptimizerPhase::write_host_passes() {
       HostPassWork{std::llround(per_parameter * static_cast<double>(plan_.model.parameters)), plan_.optimizer_threads};
   const int id = writer_.add(std::move(op));
   for (int layer = 0; layer < plan_.model.layer_count(); ++layer)
-    writer_.program().add_edge(gradients_.landed(layer), id, 0);
+    if (plan_.trains(layer)) writer_.program().add_edge(gradients_.landed(layer), id, 0);
 }
 
 /// Embedding first, then as the next forward needs them; what comes over the link comes one layer ahead.
@@ -166,6 +167,7 @@ void OptimizerPhase::update_in_order() {
     if (needs_slot(layer)) loads.push_back(layer);
   std::size_t loaded = 0;
   for (int layer = 0; layer < plan_.model.layer_count(); ++layer) {
+    if (!plan_.trains(layer)) continue;
     while (needs_slot(layer) && loaded < loads.size() && loads[loaded] <= layer) load(loads[loaded++]);
     const bool shares_slot = loaded < loads.size() && plan_.is_edge(layer) && plan_.is_edge(loads[loaded]);
     if (needs_slot(layer) && loaded < loads.size() && !shares_slot) load(loads[loaded++]);

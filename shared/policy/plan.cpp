@@ -42,9 +42,11 @@ void Plan::plan_keeping() {
     for (int i = 0; i < count; ++i)  // in the middle of the i-th of `count` equal parts
       stays_[static_cast<std::size_t>(kept.first + (2 * i + 1) * layers / (2 * count))] = {kept.keep, kept.activations};
   }
+  for (int layer = 0; layer < model.lowest_trained; ++layer) stays_[static_cast<std::size_t>(layer)] = Stay{};
   for (int layer = 1; layer < head; ++layer) {
     const auto index = static_cast<std::size_t>(layer);
-    const bool begins = layer == 1 || layer == parameters.first_layers + 1 || !(stays_[index] == stays_[index - 1]);
+    const bool begins = layer == 1 || layer == parameters.first_layers + 1 || layer == model.lowest_trained ||
+                        !(stays_[index] == stays_[index - 1]);
     if (begins) kept_alike_.push_back({layer, layer});
     kept_alike_.back().last = layer;
     const auto level = static_cast<std::size_t>(keep(layer));
@@ -58,6 +60,8 @@ void Plan::plan_alike() {
   const PolicyParameters& p = parameters;
   std::vector<int> firsts{
       0, 1, p.resident_weights + 1, p.resident_states + 1, head - p.nvme_states, head - p.nvme_weights, head};
+  for (int layer = 1; layer <= head; ++layer)
+    if (trains(layer) != trains(layer - 1)) firsts.push_back(layer);
   std::sort(firsts.begin(), firsts.end());
   firsts.erase(std::unique(firsts.begin(), firsts.end()), firsts.end());
   std::erase_if(firsts, [&](int first) { return first > head; });
@@ -81,14 +85,14 @@ void Plan::plan_visits() {
   for (int layer = 0; layer < head; ++layer) visits.push_back({VisitKind::forward, layer});
   visits.push_back({VisitKind::loss, head});
   plan_backward();
-  visits.push_back({VisitKind::embedding_backward, 0});
+  if (has_backward(0)) visits.push_back({VisitKind::embedding_backward, 0});
 }
 
 /// Blocks of checkpoint_every layers, last block first: the block's layers but the last are recomputed from its
 /// checkpoint in a pass of their own; the last one's recompute and backward share a visit (and one load of its
 /// weights).
 void Plan::plan_backward() {
-  for (int last = head - 1; last > 0;) {
+  for (int last = head - 1; last > 0 && has_backward(last);) {
     int first = last;
     while (!is_checkpoint(first)) --first;
     plan_block(first, last);
@@ -150,14 +154,17 @@ bool among_first(int layer, int count) { return count < 0 || layer <= count; }
 
 bool Plan::states_resident(int layer) const {
   const int count = parameters.resident_states;
+  if (!trains(layer) && weights_stay(layer)) return true;
   if (is_edge(layer)) return count < 0 || parameters.resident_edges;
   return among_first(layer, count);
 }
 
-bool Plan::weights_resident(int layer) const {
+bool Plan::weights_stay(int layer) const {
   const int count = parameters.resident_weights;
-  return states_resident(layer) || (among_first(layer, count) && (count < 0 || !is_edge(layer)));
+  return among_first(layer, count) && (count < 0 || !is_edge(layer));
 }
+
+bool Plan::weights_resident(int layer) const { return states_resident(layer) || weights_stay(layer); }
 
 bool Plan::uses_nvme() const {
   return parameters.nvme_states != 0 || parameters.nvme_weights != 0 || sums_on_nvme() ||
@@ -166,11 +173,12 @@ bool Plan::uses_nvme() const {
 }
 
 bool Plan::optimizer_on_gpu(int layer) const {
-  return parameters.optimizer_place == OptimizerPlace::gpu || states_resident(layer);
+  return trains(layer) && (parameters.optimizer_place == OptimizerPlace::gpu || states_resident(layer));
 }
 
 bool Plan::all_optimizers_on_gpu() const {
-  return optimizer_on_gpu(0) && optimizer_on_gpu(head - 1) && optimizer_on_gpu(head);
+  return std::all_of(alike.begin(), alike.end(),
+                     [&](const Range& run) { return !trains(run.first) || optimizer_on_gpu(run.first); });
 }
 
 bool Plan::any_optimizer_on_gpu() const {
@@ -178,7 +186,7 @@ bool Plan::any_optimizer_on_gpu() const {
 }
 
 bool Plan::has_upload_copy(int layer) const {
-  return parameters.upload_copies && !is_edge(layer) && !states_resident(layer);
+  return parameters.upload_copies && trains(layer) && !is_edge(layer) && !states_resident(layer);
 }
 
 TierKind Plan::gradient_home(int layer) const {

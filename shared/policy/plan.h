@@ -1,6 +1,7 @@
 // What follows from the parameters before any op is written: groups, visits, sizes, and which layer's data lives where.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <vector>
@@ -30,9 +31,6 @@ struct Visit {
   int layer = 0;
   int group = 0;
   bool writes_output = false;  // of a recompute: makes the next layer's input too
-
-  /// Whether it adds to the layer's gradient.
-  bool contributes() const { return kind != VisitKind::forward && kind != VisitKind::recompute; }
 };
 
 struct Plan {
@@ -46,7 +44,7 @@ struct Plan {
   int head = 0;           // index of the head
   std::vector<Group> groups;
   int largest_group = 0;
-  std::vector<Visit> visits;  // of the first group, in order; every group makes the same
+  std::vector<Visit> visits;  // of the first group, in order; every group makes the same. No place depends on them
 
   std::int64_t boundary = 0;   // bytes of one boundary activation
   std::int64_t workspace = 0;  // the largest of any template op; and update slots that lie in it
@@ -54,13 +52,16 @@ struct Plan {
 
   /// Bytes of a decoder layer's regions for one micro-batch.
   std::int64_t kept(int layer) const { return kept_[static_cast<std::size_t>(keep(layer))]; }
-  std::int64_t recomputed(int layer) const { return recomputed_[static_cast<std::size_t>(keep(layer))]; }
+  std::int64_t recomputed(int layer) const {
+    return has_backward(layer) ? recomputed_[static_cast<std::size_t>(keep(layer))] : 0;
+  }
   bool recomputes(int layer) const { return recomputed(layer) > 0; }
   LayoutOptions layout(int layer) const;
   Keep keep(int layer) const { return stays_[static_cast<std::size_t>(layer)].keep; }
   /// Where a decoder layer's input and kept region wait.
   TierKind activations(int layer) const { return stays_[static_cast<std::size_t>(layer)].activations; }
-  /// Neighbouring decoder layers that are kept alike: first_layers, those of keep_layers, and the others.
+  /// Neighbouring decoder layers that are kept alike: those below the lowest that trains, first_layers, those of
+  /// keep_layers, and the others.
   struct Range {
     int first = 0, last = 0;
   };
@@ -76,13 +77,24 @@ struct Plan {
     return found;
   }
   LayerKind kind(int layer) const;
+  bool trains(int layer) const { return model.layers[static_cast<std::size_t>(layer)].trains; }
+  /// Whether backward comes to the layer at all.
+  bool has_backward(int layer) const { return layer >= model.lowest_trained; }
+  /// Whether the visit adds to its layer's gradient.
+  bool contributes(const Visit& visit) const {
+    return trains(visit.layer) && visit.kind != VisitKind::forward && visit.kind != VisitKind::recompute;
+  }
+  Pass backward_pass(int layer) const { return trains(layer) ? Pass::backward : Pass::input_backward; }
+  Pass loss_pass() const { return trains(head) ? Pass::loss : Pass::input_loss; }
   bool is_edge(int layer) const { return layer == 0 || layer == head; }
-  /// The place of decoder layer `layer` in its block; blocks begin behind the first layers, which are one each.
+  /// The place of decoder layer `layer` in its block; blocks begin behind the first layers, which are one each, and
+  /// with the lowest layer that trains. REQUIRES: has_backward(layer).
   int block_index(int layer) const {
-    return is_first(layer) ? 0 : (layer - 1 - parameters.first_layers) % parameters.checkpoint_every;
+    const int in_block = is_first(layer) ? 0 : (layer - 1 - parameters.first_layers) % parameters.checkpoint_every;
+    return std::min(in_block, layer - model.lowest_trained);
   }
   /// Whether decoder layer `layer`'s input waits for backward (else it is recomputed from its block's checkpoint).
-  bool is_checkpoint(int layer) const { return layer != head && block_index(layer) == 0; }
+  bool is_checkpoint(int layer) const { return layer != head && has_backward(layer) && block_index(layer) == 0; }
   std::int64_t workspace_bytes(int layer, Pass pass) const;
 
   std::int64_t state_elements(int layer) const { return model.layers[static_cast<std::size_t>(layer)].state_elements; }
@@ -92,7 +104,7 @@ struct Plan {
   std::int64_t gradient_bytes(int layer) const;  // gradient, finished
 
   bool weights_resident(int layer) const;  // in HBM through the step
-  bool states_resident(int layer) const;   // states, and so the weights' home, in HBM
+  bool states_resident(int layer) const;   // states, and so the weights' home, in HBM; a frozen layer has no others
   bool uses_nvme() const;
   /// Whether sums of gradients wait on NVMe between groups; one group leaves none to wait.
   bool sums_on_nvme() const { return parameters.gradient_sums == TierKind::nvme && !one_group(); }
@@ -123,6 +135,7 @@ struct Plan {
   bool update_reads(TensorKind tensor) const;
 
  private:
+  bool weights_stay(int layer) const;  // by resident_weights alone
   bool is_first(int layer) const { return layer > 0 && layer <= parameters.first_layers; }
   void plan_keeping();
   void plan_groups();

@@ -150,12 +150,12 @@ std::vector<double> ends_of(const Timeline& timeline, int op, int first) {
 
 int last_backward_op(const Schedule& schedule) {
   const auto on_compute = [&](const Op& op) { return schedule.lanes[op.lane].kind == LaneKind::gpu_compute; };
-  const auto runs = [&](const Op& op, Pass pass) {
+  const auto runs = [&](const Op& op, bool (*is_wanted)(Pass)) {
     const auto* work = std::get_if<TemplateWork>(&op.work);
-    return work != nullptr && work->pass == pass && on_compute(op);
+    return work != nullptr && is_wanted(work->pass) && on_compute(op);
   };
-  int op = last_op_where(schedule, [&](const Op& each) { return runs(each, Pass::backward); });
-  if (op < 0) op = last_op_where(schedule, [&](const Op& each) { return runs(each, Pass::loss); });
+  int op = last_op_where(schedule, [&](const Op& each) { return runs(each, is_backward); });
+  if (op < 0) op = last_op_where(schedule, [&](const Op& each) { return runs(each, is_loss); });
   if (op < 0) op = last_op_where(schedule, on_compute);
   return op < 0 ? static_cast<int>(schedule.ops.size()) - 1 : op;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "shared/error.h"
+#include "shared/model/frozen_layers.h"
 #include "shared/model/sequence_limits.h"
 #include "sim/planner/search.h"
 
@@ -39,9 +40,7 @@ std::int64_t largest(std::int64_t most, const Works& works) {
 }  // namespace
 
 Scenario with_layers(Scenario scenario, std::int64_t layers) {
-  ModelConfig config = scenario.model.config;
-  config.decoder_layers = layers;
-  scenario.model = make_model(config);
+  scenario.model = make_model(with_decoder_layers(scenario.model.config, layers));
   return scenario;
 }
 

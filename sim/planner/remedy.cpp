@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "shared/error.h"
+#include "shared/model/frozen_layers.h"
 #include "shared/scenario/policy_toml.h"
 #include "shared/toml_reader.h"
 #include "shared/units.h"
@@ -288,11 +289,8 @@ class Remedies {
           : length >= 128 ? 64
                           : 1,
           "shorter sequences", [](Scenario& s, std::int64_t tokens) { s.sequence_length = tokens; });
-    fewer("model.layers", scenario_.model.layer_count() - 2, 1, "another model", [](Scenario& s, std::int64_t layers) {
-      ModelConfig config = s.model.config;
-      config.decoder_layers = layers;
-      s.model = make_model(config);
-    });
+    fewer("model.layers", scenario_.model.layer_count() - 2, 1, "another model",
+          [](Scenario& s, std::int64_t layers) { s.model = make_model(with_decoder_layers(s.model.config, layers)); });
   }
 
   // --- what it costs

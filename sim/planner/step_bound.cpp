@@ -50,7 +50,7 @@ class BoundCounter {
     }
 
    private:
-    std::optional<Value> values_[3][kKeeps.size()][4][2][2];  // by LayerKind, Keep, Pass
+    std::optional<Value> values_[3][kKeeps.size()][kAllPasses.size()][2][2];  // by LayerKind, Keep, Pass
   };
 
   double template_seconds(int layer, Pass pass, bool writes_output, bool accumulates) {
@@ -99,7 +99,7 @@ class BoundCounter {
 
   bool compute_the_same(const Visit& a, const Visit& b) const {
     return a.kind == b.kind && a.writes_output == b.writes_output && plan_.kind(a.layer) == plan_.kind(b.layer) &&
-           plan_.keep(a.layer) == plan_.keep(b.layer);
+           plan_.keep(a.layer) == plan_.keep(b.layer) && plan_.trains(a.layer) == plan_.trains(b.layer);
   }
 
   /// `count` visits like this one: to the sum of all, and to the decoder layers of a phase or what is outside of both.
@@ -127,7 +127,7 @@ class BoundCounter {
         run(Pass::forward, true);
         if (visit.layer > 0) phase = &forward_;
         break;
-      case VisitKind::loss: run_backward(Pass::loss); break;
+      case VisitKind::loss: run_backward(plan_.loss_pass()); break;
       case VisitKind::embedding_backward: run_backward(Pass::backward); break;
       case VisitKind::recompute:
         run(Pass::recompute, visit.writes_output);
@@ -135,7 +135,7 @@ class BoundCounter {
         break;
       case VisitKind::redo_backward: run(Pass::recompute, visit.writes_output); [[fallthrough]];
       case VisitKind::backward:
-        run_backward(Pass::backward);
+        run_backward(plan_.backward_pass(visit.layer));
         phase = &backward_;
         break;
     }
@@ -158,7 +158,7 @@ class BoundCounter {
     };
     if (!on_host())
       for (const Plan::Range& run : plan_.alike)
-        add(run, hbm_pass_seconds(static_cast<double>(finish_bytes(plan_, run.first))));
+        if (plan_.trains(run.first)) add(run, hbm_pass_seconds(static_cast<double>(finish_bytes(plan_, run.first))));
     for (const Plan::Range& run : plan_.alike)
       if (const std::int64_t elements = gpu_resident_elements(plan_, run.first); elements > 0)
         add(run, hbm_update_seconds(static_cast<double>(elements) * update_traffic()));

@@ -61,7 +61,7 @@ class Ledger {
 
   void count_host_sums() {
     for (const Visit& visit : plan_.visits) {
-      if (!visit.contributes()) continue;
+      if (!plan_.contributes(visit)) continue;
       const std::int64_t part = plan_.part_bytes(visit.layer), sum = plan_.sum_bytes(visit.layer);
       traffic_.d2h += plan_.micro_batches * part;
       traffic_.host_sum_bytes += plan_.micro_batches * (part + 2 * sum) - sum;  // the first is not added to anything
@@ -76,6 +76,7 @@ class Ledger {
       for (end = first; end < plan_.head && (end == first || !plan_.is_checkpoint(end)); ++end)
         if (!plan_.weights_resident(end)) ++streamed;
       forward += streamed;
+      if (first < plan_.model.lowest_trained) continue;
       // The pass that recomputes the block, and the way back down. A block of one layer is one visit.
       backward += streamed + (plan_.recomputes(first) && end > first + 1 ? beyond_ring(streamed) : 0);
     }
@@ -92,6 +93,7 @@ class Ledger {
   }
 
   void count_gradients(int layer, std::int64_t layers) {
+    if (!plan_.trains(layer)) return;
     const std::int64_t sum = plan_.sum_bytes(layer);
     const bool home_in_hbm = plan_.gradient_home(layer) == TierKind::hbm;
     (on_host() ? traffic_.host_sum_bytes : traffic_.gpu_finish_bytes) += layers * finish_bytes(plan_, layer);
@@ -114,6 +116,7 @@ class Ledger {
   }
 
   void count_update(int layer, std::int64_t layers) {
+    if (!plan_.trains(layer)) return;
     const std::int64_t elements = layers * plan_.state_elements(layer);
     if (plan_.has_upload_copy(layer)) traffic_.host_pass_bytes += 2 * layers * plan_.weight_bytes(layer);
     if (!plan_.optimizer_on_gpu(layer)) {
@@ -140,6 +143,7 @@ class Ledger {
       else
         from_drive_ += layers;
     }
+    if (!plan_.trains(layer)) return;
     for (const Plan::StateTensor& tensor : plan_.state_tensors) {
       if (plan_.state_home(layer, tensor.tensor) != TierKind::nvme) continue;
       const std::int64_t bytes = layers * plan_.state_elements(layer) * tensor.element_bytes;

@@ -7,6 +7,7 @@
 #include "shared/error.h"
 #include "shared/ir/checker.h"
 #include "shared/ir/graph.h"
+#include "shared/policy/evaluation.h"
 #include "shared/scenario/keep_layers_text.h"
 #include "tests/shared/policy/small_models.h"
 
@@ -33,6 +34,14 @@ std::size_t faults(const PolicyInput& in) {
   const std::vector<Fault> found = check_schedule(schedule, 3);
   if (!found.empty()) ADD_FAILURE() << describe(in) << "\n  " << found.front().text;
   return found.size();
+}
+
+std::int64_t arena_end(const Schedule& schedule, TierKind kind) {
+  std::int64_t end = 0;
+  for (const Buffer& buffer : schedule.buffers)
+    if (schedule.tiers[static_cast<std::size_t>(buffer.tier)].kind == kind)
+      end = std::max(end, buffer.offset_bytes + buffer.bytes);
+  return end;
 }
 
 std::vector<Model> models() { return {small::llama(), small::qwen2_tied(), small::qwen3()}; }
@@ -214,6 +223,13 @@ PolicyInput random_input(std::mt19937_64& random) {
   return in;
 }
 
+/// Freezes some layers of it, more often than not.
+void freeze_some(PolicyInput& in, std::mt19937_64& random) {
+  const auto sets = small::frozen_sets(in.model);
+  const std::size_t which = random() % (2 * sets.size());
+  if (which < sets.size()) in.model = small::frozen(in.model, sets[which]);
+}
+
 std::size_t implied_edges(const Schedule& schedule) {
   std::size_t implied = 0;
   for (std::size_t i = 0; i < schedule.edges.size(); ++i) implied += edge_implied(schedule, i) ? 1 : 0;
@@ -222,12 +238,14 @@ std::size_t implied_edges(const Schedule& schedule) {
 
 TEST(PolicySweep, RandomPoints) {
   std::mt19937_64 random(20261129);
-  int proved = 0, with_nvme = 0;
+  int proved = 0, with_nvme = 0, with_frozen = 0;
   for (int i = 0; i < 3000; ++i) {
-    const PolicyInput in = random_input(random);
+    PolicyInput in = random_input(random);
+    freeze_some(in, random);
     try {
       if (faults(in) > 0) return;
       with_nvme += in.parameters.nvme_states != 0 || in.parameters.nvme_weights != 0;
+      with_frozen += !in.model.config.frozen_layers.empty();
       if (++proved % 20 > 0) continue;
       EXPECT_EQ(implied_edges(make_schedule(in)), 0u) << describe(in);
     } catch (const InputError&) {
@@ -235,6 +253,37 @@ TEST(PolicySweep, RandomPoints) {
   }
   EXPECT_GT(proved, 500);
   EXPECT_GT(with_nvme, 200);
+  EXPECT_GT(with_frozen, 200);
+}
+
+TEST(PolicySweep, FrozenLayers) {
+  for (const PresetInfo& preset : presets())
+    for (const Model& model : models())
+      for (const auto& names : small::frozen_sets(model)) {
+        PolicyInput in = small::input(small::frozen(model, names), preset.name);
+        EXPECT_EQ(faults(in), 0u) << names.front();
+        EXPECT_EQ(arena_bytes(in).dram, arena_end(make_schedule(in), TierKind::dram)) << preset.name;
+      }
+}
+
+/// Over the places of every schedule, whatever is trained.
+TEST(PolicySweep, Evaluations) {
+  std::mt19937_64 random(20261130);
+  int proved = 0;
+  for (int i = 0; i < 600; ++i) {
+    PolicyInput in = random_input(random);
+    freeze_some(in, random);
+    try {
+      const Schedule training = make_schedule(in), evaluation = make_evaluation(in);
+      const std::vector<Fault> found = check_schedule(evaluation, 3);
+      if (!found.empty()) FAIL() << describe(in) << "\n  " << found.front().text;
+      require_same_places(training, evaluation, "");
+      ++proved;
+    } catch (const InputError& error) {
+      EXPECT_EQ(std::string(error.what()).find("[eval]"), std::string::npos) << error.what();
+    }
+  }
+  EXPECT_GT(proved, 100);
 }
 
 }  // namespace

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
+#include "shared/model/frozen_layers.h"
 #include "shared/model/model.h"
 #include "shared/policy/parameters.h"
 
@@ -38,6 +40,29 @@ inline Model qwen3() {
   c.family = ModelFamily::qwen3;
   c.qk_norm = true;
   return make_model(c);
+}
+
+/// The same with these layers frozen, as [optimizer] freeze names them.
+inline Model frozen(const Model& model, const std::vector<std::string>& names) {
+  ModelConfig config = model.config;
+  config.frozen_layers = frozen_layers(names, config);
+  return make_model(config);
+}
+
+/// What people freeze of the five layers, each with what comes of it for backward: nothing below a layer, single layers
+/// in between, embedding and head.
+inline std::vector<std::vector<std::string>> frozen_sets(const Model& model) {
+  const std::vector<std::string> edges = model.config.tied_embeddings ? std::vector<std::string>{"embed_tokens", "norm"}
+                                                                      : std::vector<std::string>{"norm", "lm_head"};
+  std::vector<std::vector<std::string>> sets = {
+      {"layers.2"}, {"layers.0-4"}, {"layers.1-2", "layers.4"}, edges, {"layers.0"}};
+  std::vector<std::string> low = {"embed_tokens", "layers.0-2"};
+  if (model.config.tied_embeddings) low.push_back("norm");
+  sets.push_back(low);
+  low.push_back("layers.4");
+  sets.push_back(low);
+  if (!model.config.tied_embeddings) sets.push_back({"embed_tokens", "layers.0-4"});  // the head alone trains
+  return sets;
 }
 
 /// Four micro-batches of two sequences of 32 tokens.
