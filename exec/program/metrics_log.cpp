@@ -25,12 +25,17 @@ using nlohmann::json;
 constexpr std::string_view kBegin = "{\"step\":";
 constexpr std::size_t kLongestLine = 4096;
 
+struct MetricsLine {
+  std::int64_t step = 0;
+  bool is_evaluation = false;
+};
+
 /// Nothing if it is no line of a metrics file.
-std::optional<std::int64_t> step_of(std::string_view line) {
+std::optional<MetricsLine> parsed_line(std::string_view line) {
   if (!line.starts_with(kBegin)) return std::nullopt;
   const json parsed = json::parse(line, nullptr, false);
   if (!parsed.is_object() || !parsed["step"].is_number_integer()) return std::nullopt;
-  return parsed["step"].get<std::int64_t>();
+  return MetricsLine{parsed["step"].get<std::int64_t>(), parsed.contains("eval_loss")};
 }
 
 bool may_be_cut_off(std::string_view line) { return line.starts_with(kBegin) || kBegin.starts_with(line); }
@@ -57,13 +62,13 @@ std::int64_t kept_metrics_bytes(const std::filesystem::path& path, std::int64_t 
     file.getline(buffer.data(), static_cast<std::streamsize>(buffer.size()));
     const std::string_view line(buffer.data());
     if (file.eof() && may_be_cut_off(line)) break;  // also nothing at all
-    const std::optional<std::int64_t> step = file.good() ? step_of(line) : std::nullopt;
-    if (!step || *step <= last)
+    const std::optional<MetricsLine> found = file.good() ? parsed_line(line) : std::nullopt;
+    if (!found || found->step < last || (found->step == last && !found->is_evaluation))
       throw InputError(
           fmt::format("{}:{}: [log] metrics: is no line of metrics, or not of a later step than the one "
                       "before; name another file",
                       path.string(), number));
-    last = *step;
+    last = found->step;
     keeps = keeps && last <= steps_before;
     if (keeps) kept = static_cast<std::int64_t>(file.tellg());
   }
@@ -91,12 +96,22 @@ void MetricsLog::begin() {
 
 void MetricsLog::add(const StepReport& report, double seconds) {
   pending_ += line_of(report, seconds, tokens_per_step_);
+  write(report.step);
+}
+
+void MetricsLog::add(const EvaluationReport& report) {
+  const nlohmann::ordered_json line = {{"step", report.step}, {"eval_loss", report.loss}, {"seconds", report.seconds}};
+  pending_ += line.dump() + "\n";
+  write(report.step);
+}
+
+void MetricsLog::write(std::int64_t step) {
   if (write_pending() || told_) return;
   told_ = true;
   tell(
       fmt::format("penstock-exec: {}: the line of step {} cannot be written: {}; training goes on, and so do the "
                   "attempts\n",
-                  path_.string(), report.step, std::generic_category().message(errno)));
+                  path_.string(), step, std::generic_category().message(errno)));
 }
 
 /// False, with errno, if something is left.

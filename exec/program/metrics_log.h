@@ -1,6 +1,7 @@
 // [log] metrics: a file with one line of JSON per step, which a run that goes on appends to.
 //
 //   {"step", "loss", "gradient_norm", "learning_rate", "skipped", "seconds", "tokens_per_second"}
+//   {"step", "eval_loss", "seconds"}   of an evaluation, behind the line of the step after which it was made
 //
 // A value that is not finite is null. Steps ascend and none is there twice: what stands there of steps that are trained
 // again, and a line that was cut off at the end, are replaced.
@@ -11,6 +12,7 @@
 #include <string>
 
 #include "exec/runtime/bound_op.h"
+#include "exec/training/evaluation.h"
 
 namespace penstock::exec {
 
@@ -27,10 +29,12 @@ class MetricsLog {
   void begin();
   /// What cannot be written is said once and tried again with the next step.
   void add(const StepReport& report, double seconds);
+  void add(const EvaluationReport& report);
   /// Throws std::runtime_error if lines are lost.
   void finish();
 
  private:
+  void write(std::int64_t step);
   bool write_pending();
 
   std::filesystem::path path_;

@@ -29,6 +29,7 @@
 #include "exec/program/run_stops.h"
 #include "exec/program/run_updates.h"
 #include "exec/program/watchdog.h"
+#include "exec/training/evaluation.h"
 #include "exec/training/training.h"
 #include "shared/error.h"
 #include "shared/path_kind.h"
@@ -85,7 +86,8 @@ class Run {
     if (!options.json) print_out(head_text(setup_));
     if (lost_output() == EPIPE) throw std::runtime_error("standard output is read by nobody; nothing was started");
     status.update("taking memory and filling the states");
-    training_.emplace(setup_.schedule, setup_.scenario.model, *setup_.backend, std::move(setup_.drive));
+    training_.emplace(setup_.schedule, setup_.scenario.model, *setup_.backend, std::move(setup_.drive),
+                      setup_.scenario.run.decay);
     training_->load(*setup_.states, setup_.steps_before);
     setup_.states.reset();  // its files are closed: a save may replace them
     const std::string saves = setup_.save ? prepare_saves(setup_, training_->arenas()) : "";
@@ -97,6 +99,9 @@ class Run {
       (*progress_)(report);
       if (metrics_) metrics_->add(report, progress_->step_seconds());
     };
+    if (setup_.evaluation)
+      evaluation_.emplace(setup_.evaluation->schedule, *training_, *setup_.backend, *setup_.evaluation->tokens,
+                          setup_.scenario.run.eval.steps);
     if (metrics_) metrics_->begin();
   }
   Run(const Run&) = delete;
@@ -104,16 +109,19 @@ class Run {
 
   /// From here on a wish to end is heard.
   void train() {
-    progress_->begin();
     stops_.emplace(options_.save, setup_, *progress_);
     trained_.executor.control = &stops_->control();
     watch_card();
+    if (training_->steps_done() == 0) evaluate();
+    progress_->begin();
     train_part();
     while (!result_.stopped && result_.steps < setup_.scenario.run.steps) {
-      save_between();
+      if (is_multiple(training_->steps_done(), setup_.scenario.run.checkpoint.every)) save_between();
+      if (is_multiple(training_->steps_done(), setup_.scenario.run.eval.every)) evaluate();
       progress_->begin();
       train_part();
     }
+    if (!result_.stopped) evaluate();
     if (card_) card_summary_ = card_->finish();
     finish_save();
     stops_->writing();
@@ -155,17 +163,34 @@ class Run {
       tell(fmt::format("penstock-exec: note: clocks, power and link of the card are not read: {}\n", why));
   }
 
-  /// The steps up to the next save.
+  static bool is_multiple(std::int64_t step, std::int64_t every) { return every > 0 && step % every == 0; }
+
+  /// The steps up to the next save or evaluation.
   void train_part() {
-    const int left = setup_.scenario.run.steps - result_.steps;
+    std::int64_t left = setup_.scenario.run.steps - result_.steps;
     const std::int64_t done = training_->steps_done();
-    trained_.executor.steps = setup_.save ? static_cast<int>(setup_.save->steps_to_save(done, left)) : left;
+    if (setup_.save) left = setup_.save->steps_to_save(done, left);
+    if (const std::int64_t every = setup_.scenario.run.eval.every; every > 0)
+      left = std::min(left, every - done % every);
+    trained_.executor.steps = static_cast<int>(left);
     trained_.executor.record_steps = std::max(0, recorded_ - result_.steps);
     stops_->training_after(done);
     ExecutorResult part = training_->run(trained_);
     result_.steps += part.steps;
     result_.stopped = part.stopped;
     result_.recorder.append(std::move(part.recorder));
+  }
+
+  /// The loss on held-out rows, if it is asked for.
+  void evaluate() {
+    if (!evaluation_) return;
+    status_.show(fmt::format("evaluating after step {}", training_->steps_done()));
+    const std::optional<EvaluationReport> report = evaluation_->run(trained_.executor);
+    status_.clear();
+    if (!report) return;
+    evaluations_.push_back(*report);
+    if (metrics_) metrics_->add(*report);
+    if (!options_.json) print_out(evaluation_text(*report));
   }
 
   void save_between() {
@@ -237,6 +262,7 @@ class Run {
     json["updates"] = updates_json(updates_);
     if (setup_.save) json["saves"] = saves_json(*setup_.save);
     if (card_) json["card"] = card_json(card_summary_);
+    if (evaluation_) json["evaluations"] = evaluations_json(evaluations_);
     if (is_exported_) json["exported"] = setup_.exported->folder().string();
     if (comparison_) json["comparison"] = ordered_json::parse(comparison_json(setup_.schedule, *comparison_));
     return json.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
@@ -257,6 +283,8 @@ class Run {
   int recorded_ = 0;  // steps
   std::optional<RunComparison> comparing_;
   std::optional<Training> training_;
+  std::optional<Evaluation> evaluation_;
+  std::vector<EvaluationReport> evaluations_;
   std::optional<Progress> progress_;
   std::optional<MetricsLog> metrics_;
   std::optional<RunStops> stops_;

@@ -33,7 +33,7 @@ void add_names_beside(const std::filesystem::path& save, CommandFiles& files) {
 void check_run_outputs(const RunCommandOptions& options, const Scenario& scenario, const TimelineFiles& timelines) {
   CommandFiles files;
   files.reads(scenario.files);
-  if (scenario.run.data.empty())
+  if (scenario.run.data.file.empty())
     files.reads(default_data_files(std::filesystem::absolute(scenario.path).parent_path()));
   timelines.add_to(files);
   files.reads(options.resume);

@@ -10,9 +10,11 @@
 #include "shared/ir/memory_text.h"
 #include "shared/ir/schedule_json.h"
 #include "shared/ir/schedule_names.h"
+#include "shared/model/frozen_layers.h"
 #include "shared/model/kernels.h"
 #include "shared/standard_streams.h"
 #include "shared/units.h"
+#include "sim/cost/bounds.h"
 #include "sim/front_desk.h"
 #include "sim/planner/drive_use.h"
 #include "sim/simulate.h"
@@ -49,7 +51,7 @@ std::string resumed_text(const RunSetup& setup) {
   if (!setup.resumed) return "";
   const Resumed& resumed = *setup.resumed;
   std::string text = fmt::format("resumed after step {} of {}{}\n", setup.steps_before, resumed.from.string(),
-                                 setup.scenario.run.weights.empty() ? "" : "; run.weights is not read");
+                                 setup.scenario.run.init.weights.empty() ? "" : "; [init] weights is not read");
   for (const ChangedValue& value : resumed.changed)
     text += fmt::format("changed since then, as allowed: {} was {}, is {}\n", value.key, value.before, value.now);
   for (const std::string& key : resumed.allowed_in_vain)
@@ -73,7 +75,43 @@ ordered_json data_json(const TokenSource& tokens) {
   return {{"description", tokens.describe()}, {"checksum", tokens.checksum()}, {"passed_over", passed_over}};
 }
 
+/// Model FLOPs of a step at the machine's matmul rate; 0 where the machine does not say.
+double bound_seconds(const RunSetup& setup) {
+  const Machine& machine = setup.scenario.machine;
+  if (machine.gpu.matmul_flops_per_second <= 0) return 0;
+  return sim::any_schedule_seconds(setup.schedule, setup.scenario.model, machine);
+}
+
+/// What decays and what does not train.
+std::string optimizer_text(const Scenario& scenario) {
+  const RunOptions& run = scenario.run;
+  std::string text = "optimizer: AdamW, ";
+  switch (run.decay) {
+    case Decay::all: text += fmt::format("weight decay {} of all that trains", run.weight_decay); break;
+    case Decay::matrices:
+      text += fmt::format("weight decay {} of matrices, not of norms, biases and embeddings", run.weight_decay);
+      break;
+    case Decay::matrices_and_embeddings:
+      text += fmt::format("weight decay {} of matrices and embeddings, not of norms and biases", run.weight_decay);
+      break;
+  }
+  const std::string frozen = frozen_text(scenario.model.config);
+  return text + (frozen.empty() ? "\n" : fmt::format("; frozen: {}\n", frozen));
+}
+
 }  // namespace
+
+std::string evaluation_text(const EvaluationReport& report) {
+  return fmt::format("eval {:>5}  loss {:.6f}  on held-out rows, in {}\n", report.step, report.loss,
+                     format_seconds(report.seconds));
+}
+
+ordered_json evaluations_json(const std::vector<EvaluationReport>& reports) {
+  ordered_json list = ordered_json::array();
+  for (const EvaluationReport& report : reports)
+    list.push_back({{"step", report.step}, {"loss", report.loss}, {"seconds", report.seconds}});
+  return list;
+}
 
 std::string head_text(const RunSetup& setup) {
   const Schedule& schedule = setup.schedule;
@@ -84,6 +122,11 @@ std::string head_text(const RunSetup& setup) {
   text += fmt::format("step: {} sequences of {} tokens in {} micro-batches; data: {}\n", setup.scenario.sequences,
                       setup.scenario.sequence_length, schedule.micro_batches, setup.tokens->describe());
   for (const PassedOver& what : setup.tokens->passed_over()) text += in_words(what) + "\n";
+  if (setup.evaluation)
+    text += fmt::format("evaluation: every {} steps, {} rows of {}\n", setup.scenario.run.eval.every,
+                        std::int64_t{setup.scenario.run.eval.steps} * setup.scenario.sequences,
+                        setup.evaluation->tokens->describe());
+  text += optimizer_text(setup.scenario);
   if (!setup.weights.empty()) text += fmt::format("weights: {}\n", setup.weights);
   text += memory_lines(setup);
   text += resumed_text(setup);
@@ -93,6 +136,7 @@ std::string head_text(const RunSetup& setup) {
 Progress::Progress(const RunSetup& setup, StatusLine& status, int steps, bool json)
     : status_(status),
       tokens_per_step_(setup.schedule.tokens_per_step()),
+      bound_seconds_(bound_seconds(setup)),
       last_step_(setup.steps_before + steps),
       json_(json),
       done_(setup.steps_before) {}
@@ -110,9 +154,10 @@ void Progress::operator()(const StepReport& report) {
   status_.clear();
   const bool is_last = report.step >= last_step_;
   if (!json_)
-    print_out(fmt::format("step {:>5}  loss {:.6f}  norm {:<9.4g} lr {:.3e}  {:>9.1f} tokens/s{}{}\n", report.step,
+    print_out(fmt::format("step {:>5}  loss {:.6f}  norm {:<9.4g} lr {:.3e}  {:>9.1f} tokens/s{}{}{}\n", report.step,
                           report.loss, report.gradient_norm, report.learning_rate,
                           static_cast<double>(tokens_per_step_) / seconds,
+                          bound_seconds_ > 0 ? fmt::format("  {:.0f} % of bound", 100 * bound_seconds_ / seconds) : "",
                           is_last ? "" : fmt::format("  {} left", time_left(report.step, seconds)),
                           !report.skipped              ? ""
                           : report.trained_tokens == 0 ? "  NOT UPDATED: no token is trained on"

@@ -9,12 +9,16 @@
 #include <vector>
 
 #include "exec/program/run_setup.h"
+#include "exec/training/evaluation.h"
 #include "exec/training/training.h"
 #include "shared/timeline/timeline.h"
 
 namespace penstock::exec {
 
 std::string head_text(const RunSetup& setup);
+
+std::string evaluation_text(const EvaluationReport& report);
+nlohmann::ordered_json evaluations_json(const std::vector<EvaluationReport>& reports);
 
 /// Collects the steps' reports and prints them as they come.
 class Progress {
@@ -37,6 +41,7 @@ class Progress {
 
   StatusLine& status_;
   std::int64_t tokens_per_step_;
+  double bound_seconds_;  // no schedule on this machine makes a step in less; 0: not known
   std::int64_t last_step_;
   bool json_;
   std::atomic<std::int64_t> done_, last_ns_{0};

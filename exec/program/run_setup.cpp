@@ -18,6 +18,8 @@
 #include "shared/error.h"
 #include "shared/ir/schedule_json.h"
 #include "shared/model/sequence_limits.h"
+#include "shared/policy/evaluation.h"
+#include "shared/random.h"
 #include "shared/standard_streams.h"
 #include "sim/front_desk.h"
 
@@ -42,8 +44,8 @@ void plan_with_chunks_of(const RunDescription& before, const std::set<std::strin
 }
 
 std::unique_ptr<StateSource> fresh_states(const Scenario& scenario) {
-  if (scenario.run.weights.empty()) return random_states(scenario.run.seed);
-  return published_states(scenario.run.weights, scenario.model);
+  const InitOptions& init = scenario.run.init;
+  return init.weights.empty() ? random_states(init.seed) : published_states(init.weights, scenario.model);
 }
 
 void resume(std::unique_ptr<Checkpoint> checkpoint, const fs::path& from, const std::set<std::string>& allowed,
@@ -88,6 +90,44 @@ RunShape run_shape(const RunCommandOptions& options, const RunSetup& setup, int 
   return shape;
 }
 
+std::string_view words(BatchKind rows) {
+  return rows == BatchKind::packed ? "packed documents" : "windows of one text";
+}
+
+/// The file decides which rows it can make; nothing of it is ignored because somebody asked for others.
+void require_packing(Packing packing, const TokenSource& tokens, const fs::path& scenario) {
+  if (packing == Packing::automatic || (packing == Packing::packed) == (tokens.rows() == BatchKind::packed)) return;
+  throw InputError(fmt::format(
+      "{}: [data] packing: is \"{}\", but rows of {} are {}: {}", scenario.string(),
+      kPackings[static_cast<std::size_t>(packing)], tokens.describe(), words(tokens.rows()),
+      packing == Packing::windows ? "windows would ignore where documents begin and what is not trained on"
+                                  : "it is one text, all of which is trained on"));
+}
+
+/// What [eval] reads. Its rows must be of the kind that the schedule's are.
+void open_held_out(const TokenShape& shape, RunSetup& setup) {
+  const Scenario& scenario = setup.scenario;
+  const RunOptions& run = scenario.run;
+  auto tokens =
+      open_tokens(run.eval.file, run.eval.kind, scenario.path, shape, random_key(run.data.seed, "evaluation"));
+  if (tokens->rows() != setup.tokens->rows())
+    throw InputError(fmt::format("{}: [eval] file: rows of {} are {}, and those that are trained on {}; give a file of "
+                                 "the same kind",
+                                 scenario.path.string(), tokens->describe(), words(tokens->rows()),
+                                 words(setup.tokens->rows())));
+  setup.evaluation.emplace().tokens = std::move(tokens);
+}
+
+/// Proved, and over the places of the run's own schedule.
+void set_up_evaluation(const RunCommandOptions& options, RunSetup& setup) {
+  const Scenario& scenario = setup.scenario;
+  if (!setup.evaluation) return;
+  setup.evaluation->schedule = make_evaluation(scenario.policy_input());
+  sim::require_sound(setup.evaluation->schedule, scenario.path.string() + ": [eval]");
+  require_same_places(setup.schedule, setup.evaluation->schedule,
+                      (options.schedule.empty() ? scenario.path : options.schedule).string());
+}
+
 /// Plans what is open, and holds the schedule against the machine.
 void plan_and_prove(const RunCommandOptions& options, const MemoryLimits& limits, RunSetup& setup) {
   const Scenario asked = sim::within_room(setup.scenario, setup.room);
@@ -125,7 +165,8 @@ RunSetup prepare_run(const RunCommandOptions& options, Scenario given, StatusLin
   }
   const TokenShape shape{scenario.sequences, scenario.sequence_length, scenario.model.config.vocabulary};
   status.update("reading the data");
-  setup.tokens = open_tokens(scenario.run.data, scenario.run.data_kind, scenario.path, shape, scenario.run.seed);
+  setup.tokens = open_tokens(run.data.file, run.data.kind, scenario.path, shape, run.data.seed);
+  require_packing(run.data.packing, *setup.tokens, scenario.path);
   if (scenario.rows == BatchKind::packed && setup.tokens->rows() != BatchKind::packed)
     throw InputError(
         fmt::format("{}: [workload] squared_lengths is of packed rows, but rows of {} are windows of one text; "
@@ -133,6 +174,7 @@ RunSetup prepare_run(const RunCommandOptions& options, Scenario given, StatusLin
                     scenario.path.string(), setup.tokens->describe()));
   setup.scenario.rows = setup.tokens->rows();
   setup.scenario.squared_lengths = setup.tokens->squared_lengths();
+  if (run.eval.is_asked()) open_held_out(shape, setup);
   status.clear();
   const std::set<std::string> allowed = allowed_keys(options.allow_changed);
   if (!allowed.empty() && options.resume.empty() && !options.is_auto_resume)
@@ -152,6 +194,7 @@ RunSetup prepare_run(const RunCommandOptions& options, Scenario given, StatusLin
   setup.beside = beside_arenas(scenario.model, run_shape(options, setup, limits.cores), setup.host_bytes);
   setup.room = arena_room(setup.scenario, *setup.backend, setup.beside.largest_arenas(setup.host_bytes));
   plan_and_prove(options, limits, setup);
+  set_up_evaluation(options, setup);
   if (!options.dump.empty())
     require_dumpable(options.dump, setup.schedule, setup.scenario.model, setup.scenario.run.steps);
   setup.timelines.know(setup.schedule);

@@ -32,6 +32,12 @@ struct Resumed {
   std::vector<std::string> allowed_in_vain;  // keys that do not differ
 };
 
+/// What [eval] asks for.
+struct EvaluationSetup {
+  Schedule schedule;
+  std::unique_ptr<TokenSource> tokens;
+};
+
 struct RunSetup {
   Scenario scenario;
   std::unique_ptr<Backend> backend;
@@ -39,6 +45,7 @@ struct RunSetup {
   sim::Decision decision;             // what the planner chose
   Schedule schedule;
   std::unique_ptr<TokenSource> tokens;
+  std::optional<EvaluationSetup> evaluation;
   std::unique_ptr<StateSource> states;  // until they are loaded
   std::string weights;                  // StateSource::describe of them
   std::int64_t steps_before = 0;

@@ -56,9 +56,9 @@ void require_updates(const RunUpdates& updates, const std::filesystem::path& sav
                         updates.steps, updates.untrained)
           : fmt::format("none of the {} steps updated anything: the gradient norm was not finite since step {}",
                         updates.steps, updates.first_skipped);
-  throw std::runtime_error(
-      fmt::format("{}{}; look at the weights that the run began with and at its data, or lower run.learning_rate", what,
-                  save.empty() ? "" : fmt::format("; nothing is saved, {} is what it was before", save.string())));
+  throw std::runtime_error(fmt::format(
+      "{}{}; look at the weights that the run began with and at its data, or lower [optimizer] learning_rate", what,
+      save.empty() ? "" : fmt::format("; nothing is saved, {} is what it was before", save.string())));
 }
 
 }  // namespace penstock::exec

@@ -2,7 +2,13 @@
 #include <algorithm>
 #include <utility>
 
+#include <fmt/format.h>
+
+#include <numeric>
+
+#include "shared/error.h"
 #include "shared/policy/activation_store.h"
+#include "shared/policy/evaluation.h"
 #include "shared/policy/gradient_stream.h"
 #include "shared/policy/optimizer_phase.h"
 #include "shared/policy/plan.h"
@@ -50,6 +56,19 @@ class StepWriter {
     return writer_.program().finish();
   }
 
+  /// REQUIRES: a plan whose visits are forward and loss alone.
+  Schedule write_evaluation() {
+    evaluates_ = true;
+    inputs_.read();
+    activations_.start();
+    weights_.start();
+    inputs_.upload();
+    weights_.start_ahead();
+    for (int index = 0; index < plan_.visit_count(); ++index) write_visit(index);
+    add_report({loss_host_});
+    return writer_.program().finish();
+  }
+
   /// Every buffer is placed by the constructors.
   ArenaBytes arenas() {
     const Program& program = writer_.program();
@@ -68,13 +87,15 @@ class StepWriter {
     weights_.start_ahead();
   }
 
-  void report() {
+  void report() { add_report({loss_host_, optimizer_.host_scalars()}); }
+
+  void add_report(std::vector<Access> reads) {
     Op op;
     op.name = "report";
     op.lane = writer_.input();
     op.phase = Phase::optimizer;
     op.work = ReportWork{};
-    op.reads = {loss_host_, optimizer_.host_scalars()};
+    op.reads = std::move(reads);
     if (const auto trained = inputs_.trained_tokens(false)) op.reads.push_back(*trained);
     writer_.add(std::move(op));
   }
@@ -82,7 +103,7 @@ class StepWriter {
   void write_visit(int index) {
     const Visit visit = plan_.visit(index);
     const Group& group = plan_.groups[static_cast<std::size_t>(visit.group)];
-    const bool contributes = visit.contributes();
+    const bool contributes = plan_.contributes(visit) && !evaluates_;
     if (visit.kind == VisitKind::forward && visit.layer == 0) activations_.start_group(visit.group);
     weights_.enter(index);
     if (contributes) gradients_.enter(visit.layer, visit.group);
@@ -108,9 +129,9 @@ class StepWriter {
     switch (visit.kind) {
       case VisitKind::forward:
         run("forward", visit.layer, Pass::forward);
-        activations_.evict(visit.layer, position);
+        if (!evaluates_) activations_.evict(visit.layer, position);
         break;
-      case VisitKind::loss: run("loss", plan_.head, Pass::loss); break;
+      case VisitKind::loss: run("loss", plan_.head, evaluates_ ? Pass::evaluate : plan_.loss_pass()); break;
       case VisitKind::recompute:
         activations_.fetch(index, position);
         run("recompute", visit.layer, Pass::recompute);
@@ -118,11 +139,11 @@ class StepWriter {
       case VisitKind::redo_backward:
         activations_.fetch(index, position);
         run("recompute", visit.layer, Pass::recompute);
-        run("backward", visit.layer, Pass::backward);
+        run("backward", visit.layer, plan_.backward_pass(visit.layer));
         break;
       case VisitKind::backward:
         activations_.fetch(index, position);
-        run("backward", visit.layer, Pass::backward);
+        run("backward", visit.layer, plan_.backward_pass(visit.layer));
         break;
       case VisitKind::embedding_backward: run("backward", 0, Pass::backward); break;
     }
@@ -136,7 +157,7 @@ class StepWriter {
     op.lane = writer_.compute();
     op.layer = layer;
     op.micro_batch = micro_batch;
-    op.phase = pass == Pass::forward ? Phase::forward : pass == Pass::loss ? Phase::loss : Phase::backward;
+    op.phase = pass == Pass::forward ? Phase::forward : is_loss(pass) ? Phase::loss : Phase::backward;
     op.work = TemplateWork{plan_.kind(layer), pass, plan_.keep(layer)};
     for (const OperandUse& use : operand_uses(plan_.kind(layer), pass))
       if (use.is_of(plan_.batch.kind)) add_operand(op, use, slot);
@@ -153,7 +174,7 @@ class StepWriter {
     std::vector<Access>& accesses = use.use == Use::reads ? op.reads : op.writes;
     const auto& [visit_index, layer, position, micro_batch, pass] = slot;
     const Visit visit = plan_.visit(visit_index);
-    const bool backward = pass == Pass::recompute || pass == Pass::backward;
+    const bool backward = pass == Pass::recompute || is_backward(pass);
     switch (use.operand) {
       case TemplateOperand::weights:
         for (const Access& weights : weights_.reads(visit_index)) accesses.push_back(weights);
@@ -204,6 +225,7 @@ class StepWriter {
   WeightStream weights_;
   StepInputs inputs_;
   Access loss_host_, loss_;
+  bool evaluates_ = false;
 };
 
 }  // namespace
@@ -212,6 +234,29 @@ Schedule make_schedule(const PolicyInput& input) {
   check_policy_input(input);
   const Plan plan(input);
   return StepWriter(plan, Program::Makes::schedule).write();
+}
+
+Schedule make_evaluation(const PolicyInput& input) {
+  check_policy_input(input);
+  Plan plan(input);
+  plan.visits.resize(static_cast<std::size_t>(plan.head) + 1);  // forward of each layer, and the loss
+  Schedule schedule = StepWriter(plan, Program::Makes::schedule).write_evaluation();
+  schedule.model.frozen_layers.resize(static_cast<std::size_t>(plan.head) + 1);
+  std::iota(schedule.model.frozen_layers.begin(), schedule.model.frozen_layers.end(), 0);
+  return schedule;
+}
+
+void require_same_places(const Schedule& training, const Schedule& evaluation, const std::string& place) {
+  const auto same = [](const Access& a, const Access& b) {
+    return a.buffer == b.buffer && a.offset_bytes == b.offset_bytes && a.bytes == b.bytes && a.value == b.value;
+  };
+  const bool same_states = std::equal(training.initial.begin(), training.initial.end(), evaluation.initial.begin(),
+                                      evaluation.initial.end(), same);
+  if (same_states && training.buffers == evaluation.buffers && training.tiers.size() == evaluation.tiers.size()) return;
+  throw InputError(
+      fmt::format("{}: [eval] evaluates over the memory of the policy's own schedule, and this one has "
+                  "its states elsewhere: leave [eval] out, or --schedule",
+                  place));
 }
 
 ArenaBytes arena_bytes(const PolicyInput& input) {

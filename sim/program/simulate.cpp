@@ -16,6 +16,7 @@
 #include "shared/ir/schedule_json.h"
 #include "shared/timeline/chrome_trace.h"
 #include "shared/units.h"
+#include "sim/evaluation_cost.h"
 #include "sim/money/bill.h"
 #include "sim/planner/drive_use.h"
 #include "sim/planner/progress.h"
@@ -191,8 +192,10 @@ int simulate_command(const SimulateCommandOptions& options) {
   }
   prediction.timeline.scenario = scenario.name;
   prediction.timeline.machine = scenario.machine.name;
+  const std::optional<EvaluationCost> evaluation = evaluation_cost(scenario, schedule, prediction);
   const std::optional<Bill> bill = make_bill(scenario.cost, prices, scenario.machine, schedule.tokens_per_step(),
-                                             prediction.step_seconds, step_error_range(scenario.machine));
+                                             evaluation ? evaluation->run_step_seconds() : prediction.step_seconds,
+                                             step_error_range(scenario.machine));
   const std::string drive = drive_text(schedule, scenario.machine.nvme, prediction.step_seconds);
   std::string files = write_files(options, schedule, prediction.timeline, timelines);
   if (!options.html.empty()) {
@@ -206,6 +209,7 @@ int simulate_command(const SimulateCommandOptions& options) {
     result["range_source"] = calibration_note(scenario.machine);
     if (!planned.empty()) result["planned"] = planned.substr(0, planned.find('\n'));
     result["executable"] = true;
+    if (evaluation) result["evaluation"] = evaluation_json(*evaluation);
     put_drive(result, schedule, scenario.machine.nvme, prediction.step_seconds);
     fmt::print("{}", json_text(result));
     return kExitDone;
@@ -214,8 +218,9 @@ int simulate_command(const SimulateCommandOptions& options) {
              scenario.machine.name, schedule_hash(schedule));
   fmt::print("{}", planned);
   fmt::print("{}\n", calibration_note(scenario.machine));
-  fmt::print("\n{}{}\n{}\n{}", step_text(schedule, prediction, step_error_range(scenario.machine)), bill_text(bill),
-             stalls_and_lanes_text(schedule, prediction), memory_text(memory, scenario.machine));
+  fmt::print("\n{}{}{}\n{}\n{}", step_text(schedule, prediction, step_error_range(scenario.machine)),
+             evaluation_text(evaluation), bill_text(bill), stalls_and_lanes_text(schedule, prediction),
+             memory_text(memory, scenario.machine));
   if (!excess.empty()) fmt::print("\nDOES NOT FIT: {}\n", excess);
   if (!drive.empty()) fmt::print("\n{}\n", drive);
   if (!files.empty()) fmt::print("\n{}", files);

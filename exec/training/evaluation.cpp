@@ -1,0 +1,34 @@
+#include "exec/training/evaluation.h"
+
+#include "exec/runtime/bind.h"
+
+namespace penstock::exec {
+
+Evaluation::Evaluation(const Schedule& schedule, const Training& training, Backend& backend, const TokenSource& tokens,
+                       int steps)
+    : model_(make_model(schedule.model)),
+      training_(training),
+      backend_(backend),
+      steps_(steps),
+      program_(bind_schedule(schedule, model_, training.memories())) {
+  program_.source.number = [](int step) { return step + 1; };
+  program_.source.hyper = [](int) { return AdamHyper{}; };
+  program_.source.fill_tokens = [&tokens](int step, std::int32_t* ids) { tokens.fill(step + 1, ids); };
+}
+
+std::optional<EvaluationReport> Evaluation::run(const ExecutorOptions& executor) {
+  EvaluationReport report;
+  report.step = training_.steps_done();
+  program_.source.report = [&report](const StepReport& step) { report.loss += step.loss; };
+  ExecutorOptions options = executor;
+  options.steps = steps_;
+  options.record_steps = 0;
+  const std::int64_t begin = now_ns();
+  const ExecutorResult result = execute(program_, backend_, options);
+  if (result.steps < steps_) return std::nullopt;
+  report.loss /= steps_;
+  report.seconds = static_cast<double>(now_ns() - begin) * 1e-9;
+  return report;
+}
+
+}  // namespace penstock::exec
