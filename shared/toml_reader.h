@@ -32,6 +32,7 @@ struct TomlDocument {
   std::string place;                                     // the file
   std::map<std::string, TomlTable, std::less<>> tables;  // "" holds the keys before the first header; always there
   std::string text;
+  std::vector<std::string> notes;  // what is to be said of it and is no error
 };
 
 inline constexpr std::int64_t kMaxTomlBytes = 256 << 10;

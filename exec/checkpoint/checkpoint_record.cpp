@@ -75,7 +75,7 @@ void require_undamaged(const std::string& text, const std::string& place) {
     throw InputError(
         fmt::format("{}: is a {}, which does not say what it was trained as (heads, batch, numerics, learning rate, "
                     "data), so that it cannot be gone on with; its weights can: leave out --resume and give "
-                    "--set run.weights=FOLDER (AdamW's moments then start at 0)",
+                    "--set init.weights=FOLDER (AdamW's moments then start at 0)",
                     place, kFirstFormat));
   if (format != kFormat && !checksum)
     throw InputError(fmt::format("{}: format: found {}, this program reads \"{}\"", place, shown(format), kFormat));

@@ -9,7 +9,9 @@
 
 #include "shared/error.h"
 #include "shared/ir/schedule_names.h"
+#include "shared/model/frozen_layers.h"
 #include "shared/nearest_name.h"
+#include "shared/scenario/moved_keys.h"
 
 namespace penstock::exec {
 namespace {
@@ -22,20 +24,21 @@ constexpr bool kIfMeant = true;
 class Describer {
  public:
   void table(std::string name) { table_ = std::move(name); }
-  /// Of keys that earlier records lack.
-  void later_table(std::string name) {
-    table(std::move(name));
-    is_later_ = true;
+  void add(const char* key, bool may_change, const json& value) { add_named(key, key, may_change, value); }
+  /// A key that is called otherwise in the scenario.
+  void add_named(const char* key, const char* name, bool may_change, const json& value) {
+    description_.values.push_back({key, table_.empty() ? name : table_ + "." + name, may_change, value.dump(), false});
   }
-  void add(const char* key, bool may_change, const json& value) {
-    description_.values.push_back({key, table_, may_change, value.dump(), is_later_});
+  /// A key that earlier records lack.
+  void add_later(const char* key, bool may_change, const json& value) {
+    add(key, may_change, value);
+    description_.values.back().is_later = true;
   }
   RunDescription take() { return std::move(description_); }
 
  private:
   RunDescription description_;
   std::string table_;
-  bool is_later_ = false;
 };
 
 /// `value` where it has an effect, null elsewhere.
@@ -46,8 +49,9 @@ void describe_config(const ModelConfig& config, Describer& describer) {
   const auto& [name, family, hidden, intermediate, decoder_layers, heads, kv_heads, head_dim, vocabulary, max_positions,
                tied_embeddings, qkv_bias, qk_norm, rms_epsilon, rope_theta, rope_factor, rope_low_freq_factor,
                rope_high_freq_factor, rope_original_positions, sliding_window, first_window_layer, rope_scaling,
-               rope_scaling_from] = config;
-  // The last four are not described: nothing is trained on sequences that they reach (require_computed).
+               rope_scaling_from, frozen] = config;
+  // Four are not described: nothing is trained on sequences that they reach (require_computed). What is frozen is the
+  // optimizer's.
   const bool scaled = rope_factor != 1;
   describer.add("model_type", kNever, model_family_names()[static_cast<std::size_t>(family)]);
   describer.add("hidden_size", kNever, hidden);
@@ -84,32 +88,35 @@ void describe_numerics(const Numerics& numerics, std::int64_t micro_batch_tokens
   describer.add("loss_chunk_tokens", kIfMeant, loss_tokens > 0 ? loss_tokens : kDefaultLossTokens);
 }
 
-void describe_training(const RunOptions& run, bool clips, const std::string& data, Describer& describer) {
-  const auto& [steps, warmup_steps, seed, backend, deterministic, learning_rate, learning_rate_warmup_steps, rate,
-               beta1, beta2, epsilon, weight_decay, max_norm, data_path, data_kind, weights, link_h2d, link_d2h,
-               checkpoint, metrics] = run;
+void describe_training(const RunOptions& run, bool clips, const ModelConfig& model, const std::string& data,
+                       Describer& describer) {
+  const auto& [steps, warmup_steps, backend, deterministic, learning_rate, learning_rate_warmup_steps, rate, beta1,
+               beta2, epsilon, weight_decay, max_norm, decay, init, rows, link_h2d, link_d2h, checkpoint, eval,
+               metrics] = run;
+  const auto& [file, kind, packing, seed] = rows;  // `data` has the first three
   const auto& [schedule, total_steps, final_rate, decay_steps] = rate;
   const bool is_constant = schedule == RateSchedule::constant;
+  describer.table("data");
   describer.add("seed", kIfMeant, seed);
+  describer.table("run");
   describer.add("deterministic", kIfMeant, deterministic);
+  describer.table("optimizer");
   describer.add("learning_rate", kIfMeant, learning_rate);
-  describer.add("learning_rate_warmup_steps", kIfMeant, learning_rate_warmup_steps);
+  describer.add_named("learning_rate_warmup_steps", "warmup_steps", kIfMeant, learning_rate_warmup_steps);
   describer.add("beta1", kIfMeant, beta1);
   describer.add("beta2", kIfMeant, beta2);
   describer.add("epsilon", kIfMeant, epsilon);
   describer.add("weight_decay", kIfMeant, weight_decay);
   describer.add("max_norm", kIfMeant, if_used(clips, max_norm));
-  describer.add("data", kIfMeant, data);
-  describer.later_table("optimizer");
-  describer.add("schedule", kIfMeant, kRateSchedules[static_cast<std::size_t>(schedule)]);
-  describer.add("total_steps", kIfMeant, if_used(!is_constant, total_steps));
-  describer.add("final_learning_rate", kIfMeant, if_used(!is_constant, final_rate));
-  describer.add("decay_steps", kIfMeant, if_used(schedule == RateSchedule::wsd, decay_steps));
-}
-
-/// As --set takes it, as far as it does.
-std::string full_name(const DescribedValue& value) {
-  return value.table.empty() ? value.key : value.table + "." + value.key;
+  describer.table("data");
+  describer.add_named("data", "file", kIfMeant, data);
+  describer.table("optimizer");
+  describer.add_later("schedule", kIfMeant, kRateSchedules[static_cast<std::size_t>(schedule)]);
+  describer.add_later("total_steps", kIfMeant, if_used(!is_constant, total_steps));
+  describer.add_later("final_learning_rate", kIfMeant, if_used(!is_constant, final_rate));
+  describer.add_later("decay_steps", kIfMeant, if_used(schedule == RateSchedule::wsd, decay_steps));
+  describer.add_later("decay", kIfMeant, kDecays[static_cast<std::size_t>(weight_decay == 0 ? Decay::all : decay)]);
+  describer.add_later("freeze", kNever, frozen_text(model));
 }
 
 }  // namespace
@@ -128,10 +135,9 @@ RunDescription describe_run(const Schedule& schedule, const RunOptions& run, con
   describer.add("micro_batch", kIfMeant, schedule.micro_batch.sequences);
   describer.table("policy");
   describe_numerics(schedule.numerics, schedule.micro_batch.tokens(), describer);
-  describer.table("run");
-  describe_training(run, schedule.numerics.clip, data, describer);
-  describer.later_table("workload");
-  describer.add("rows", kIfMeant, batch_kind_names()[static_cast<std::size_t>(schedule.micro_batch.kind)]);
+  describe_training(run, schedule.numerics.clip, schedule.model, data, describer);
+  describer.table("workload");
+  describer.add_later("rows", kIfMeant, batch_kind_names()[static_cast<std::size_t>(schedule.micro_batch.kind)]);
   return describer.take();
 }
 
@@ -150,12 +156,12 @@ std::set<std::string> allowed_keys(const std::vector<std::string>& given) {
   std::set<std::string> allowed;
   std::vector<std::string> names;
   for (const DescribedValue& value : described_keys().values) names.push_back(value.key);
-  for (const std::string& name : given) {
+  for (const std::string& text : given) {
+    const std::vector<std::string> moved = moved_names(text);
+    const std::string& name = moved.empty() ? text : moved.back();
     const auto& values = described_keys().values;
     const auto found = std::find_if(values.begin(), values.end(), [&](const DescribedValue& value) {
-      // AdamW's settings may stand in either table.
-      return name == value.key || name == full_name(value) ||
-             (value.table == "run" && name == "optimizer." + value.key);
+      return name == value.key || name == value.name;
     });
     if (found == values.end()) {
       const std::string nearest = nearest_name(name.substr(name.rfind('.') + 1), names);
@@ -185,7 +191,7 @@ std::vector<ChangedValue> require_same(const RunDescription& before, const RunDe
       changed.push_back({value.key, was->value, value.value});
       continue;
     }
-    refused.push_back(fmt::format("{} is {} in the checkpoint, {} now", full_name(value), was->value, value.value));
+    refused.push_back(fmt::format("{} is {} in the checkpoint, {} now", value.name, was->value, value.value));
     (value.may_change ? perhaps : never).push_back(value.key);
   }
   if (refused.empty()) return changed;

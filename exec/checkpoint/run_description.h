@@ -18,8 +18,8 @@
 namespace penstock::exec {
 
 struct DescribedValue {
-  std::string key;    // as config.json or the scenario calls it: "num_attention_heads", "learning_rate", "data"
-  std::string table;  // of the scenario, "run"; empty: of config.json
+  std::string key;   // in records: "num_attention_heads", "learning_rate", "data"
+  std::string name;  // as config.json calls it, or as --set takes it, as far as it does: "data.file"
   // False: the states are those of a model with this value, and no user can want another one.
   bool may_change = true;
   std::string value;      // JSON
@@ -42,7 +42,7 @@ std::vector<DescribedValue> describe_model(const ModelConfig& config);
 /// The keys of every description, with the values of a scenario that says nothing.
 const RunDescription& described_keys();
 
-/// The keys in what was given with --allow-changed ("learning_rate" or "run.learning_rate"). Throws InputError for one
+/// The keys in what was given with --allow-changed ("learning_rate", "optimizer.learning_rate", or where it stood once). Throws InputError for one
 /// that is not described (with the nearest that is) and for one that may not change (with the reason).
 std::set<std::string> allowed_keys(const std::vector<std::string>& given);
 

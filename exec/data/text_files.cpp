@@ -149,7 +149,7 @@ DataText read_data(const fs::path& path, std::int64_t most_bytes) {
   if (!fs::exists(path, error)) fail(path, "cannot be read: " + why_not_read(path, error ? error.value() : ENOENT));
   if (const std::optional<Refusal> refusal = reader.take_file(path, false))
     fail(path, fmt::format("is {}; data is a text file, a folder with such, a file of tokens (of raw uint16 ids with "
-                           "data_kind = \"nanogpt\"), or \"random\"{}",
+                           "kind = \"nanogpt\"), or \"random\"{}",
                            refusal->reason,
                            refusal->command.empty() ? "" : fmt::format(". For text of it: {}", refusal->command)));
   DataText text = reader.finish(shown_path(path));
@@ -162,10 +162,10 @@ std::vector<fs::path> default_data_files(const fs::path& start) {
   fs::path folder = fs::absolute(start, error).lexically_normal();
   while (!fs::is_regular_file(folder / "README.md", error)) {
     if (folder == folder.parent_path())
-      throw InputError(
-          fmt::format("{}: [run].data is empty and no folder at or above has a README.md to take tokens from; name a "
-                      "file or folder, or \"random\"",
-                      shown_path(start)));
+      throw InputError(fmt::format(
+          "{}: [data] file is not given and no folder at or above has a README.md to take tokens from; name a "
+          "file or folder, or \"random\"",
+          shown_path(start)));
     folder = folder.parent_path();
   }
   std::vector<fs::path> files{folder / "README.md"};

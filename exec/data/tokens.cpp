@@ -120,7 +120,7 @@ std::unique_ptr<TokenSource> byte_tokens(DataText text, const TokenShape& shape,
     if (const auto found = std::find_if(bytes.begin(), bytes.end(), outside); found != bytes.end())
       throw InputError(fmt::format(
           "{}: bytes are the tokens, and byte {} occurs in it (first behind {} bytes); the model's "
-          "vocabulary has {} ids. {} are enough for any bytes; data = \"random\" works with any vocabulary",
+          "vocabulary has {} ids. {} are enough for any bytes; [data] file = \"random\" works with any vocabulary",
           text.place, static_cast<unsigned char>(*found), found - bytes.begin(), shape.vocabulary, kByteVocabulary));
   return std::make_unique<ByteTokens>(std::move(text), shape, seed);
 }
@@ -140,7 +140,7 @@ std::unique_ptr<TokenSource> open_tokens(const fs::path& data, const std::string
                                          const TokenShape& shape, std::uint64_t seed) {
   if (kind == "nanogpt") {
     if (data.empty())
-      throw InputError(fmt::format("{}: [run] data_kind = \"nanogpt\" says what data is, and there is no data",
+      throw InputError(fmt::format("{}: [data] kind = \"nanogpt\" says what the data is, and there is no data",
                                    shown_path(scenario)));
     return file_tokens(data, TokenFormat::nanogpt, shape, seed);
   }

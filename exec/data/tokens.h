@@ -53,9 +53,9 @@ std::unique_ptr<TokenSource> file_tokens(const std::filesystem::path& path, Toke
 /// Uniform ids.
 std::unique_ptr<TokenSource> random_tokens(const TokenShape& shape, std::uint64_t seed);
 
-/// What [run].data says: a path, nothing (the default data, looked for from the scenario's folder up), or "random",
+/// What [data] file says: a path, nothing (the default data, looked for from the scenario's folder up), or "random",
 /// which arrives with the scenario's folder in front and means random ids unless there is such a file. Files of tokens
-/// that name themselves so (token_format) are read as that; `kind` is [run].data_kind: "nanogpt" says it of the others.
+/// that name themselves so (token_format) are read as that; `kind` is [data] kind: "nanogpt" says it of the others.
 std::unique_ptr<TokenSource> open_tokens(const std::filesystem::path& data, const std::string& kind,
                                          const std::filesystem::path& scenario, const TokenShape& shape,
                                          std::uint64_t seed);

@@ -17,6 +17,7 @@
 #include "shared/json_reader.h"
 #include "shared/json_rows.h"
 #include "shared/median.h"
+#include "shared/scenario/moved_keys.h"
 #include "shared/scenario/policy_toml.h"
 #include "shared/toml_reader.h"
 
@@ -58,6 +59,10 @@ std::vector<std::string> kept_overrides(const std::vector<std::string>& override
   std::vector<std::string> kept;
   for (const std::string& text : overrides) {
     const std::string key = text.substr(0, text.find('='));
+    if (const std::vector<std::string> names = moved_names(key); !names.empty()) {
+      for (const std::string& name : names) kept.push_back(name + text.substr(key.size()));
+      continue;
+    }
     const bool replaced = key == "workload.data" || key == "workload.squared_lengths" || key == "machine.profile" ||
                           key == "machine.hardware" || key == "machine.card" || key == "machine.host" ||
                           key == "machine.hbm" || key == "machine.dram" || key == "machine.context" ||

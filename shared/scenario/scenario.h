@@ -18,11 +18,10 @@
 
 namespace penstock {
 
-/// [run], [optimizer], [checkpoint] and [log]: only the executor reads them.
+/// [run], [init], [data], [optimizer], [checkpoint], [eval] and [log].
 struct RunOptions {
   int steps = 10;
   int warmup_steps = 2;
-  std::uint64_t seed = 1;
   std::string backend = "auto";  // auto | host | cuda
   bool deterministic = true;     // false: the faster attention backward, whose last bits vary from run to run
   double learning_rate = 3e-4;
@@ -30,12 +29,13 @@ struct RunOptions {
   RateOptions rate;                    // after it
   double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0.1;
   double max_norm = 1.0;
-  std::filesystem::path data;            // a token file, or text whose bytes are the tokens; empty: see exec/data
-  std::string data_kind = "auto";        // auto | nanogpt: what nothing in the file tells
-  std::filesystem::path weights;         // safetensors; empty: random
+  Decay decay = Decay::all;
+  InitOptions init;
+  DataOptions data;
   double link_h2d_bytes_per_second = 0;  // host backend: throttle that stands in for a link; 0 = none
   double link_d2h_bytes_per_second = 0;
   CheckpointOptions checkpoint;
+  EvalOptions eval;
   std::filesystem::path metrics;  // JSONL, a line per step; empty: none
 };
 

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -14,8 +15,10 @@
 #include "shared/machine/card_and_host.h"
 #include "shared/machine/part_names.h"
 #include "shared/model/config_json.h"
+#include "shared/model/frozen_layers.h"
 #include "shared/model/library_workspace.h"
 #include "shared/model/sequence_limits.h"
+#include "shared/scenario/moved_keys.h"
 #include "shared/scenario/policy_toml.h"
 #include "shared/scenario/scenario.h"
 #include "shared/scenario/training_toml.h"
@@ -27,7 +30,6 @@ namespace penstock {
 namespace {
 
 constexpr std::string_view kBackends[] = {"auto", "host", "cuda"};
-constexpr std::string_view kDataKinds[] = {"auto", "nanogpt"};
 constexpr std::int64_t kMostSequences = 1'000'000;
 constexpr std::int64_t kMostLayers = 4096;
 constexpr std::int64_t kLongestSequence = std::int64_t{1} << 24;
@@ -37,6 +39,18 @@ constexpr double kMostActivationBytes = 1e17;
 
 constexpr std::string_view kOverridePlace = "--set ";
 
+void set_value(const std::string& table_name, const std::string& key, const TomlValue& value, TomlDocument& document) {
+  TomlTable& table = document.tables[table_name];
+  if (table.place.empty()) table.place = value.place;
+  table.values[key] = value;
+  if (table_name != "machine") return;
+  for (const char* other : {"hardware", "profile", "card"})
+    if (const bool names_machine = key == "hardware" || key == "profile" || key == "card";
+        names_machine && key != other)
+      table.values.erase(other);
+  if (key == "hardware" || key == "profile") table.values.erase("host");
+}
+
 /// "table.key=value" from the command line.
 void apply_override(const std::string& text, TomlDocument& document) {
   const auto equals = text.find('=');
@@ -44,18 +58,15 @@ void apply_override(const std::string& text, TomlDocument& document) {
   if (equals == std::string::npos || dot == std::string::npos || dot > equals || dot == 0 || dot + 1 == equals)
     throw InputError(fmt::format("--set: expected table.key=value, such as policy.name=megatrain; found \"{}\"",
                                  text.substr(0, 60)));
-  const std::string table_name = text.substr(0, dot);
-  const std::string key = text.substr(dot + 1, equals - dot - 1);
-  TomlTable& table = document.tables[table_name];
-  const std::string place = fmt::format("{}{}", kOverridePlace, text.substr(0, 60));
-  if (table.place.empty()) table.place = place;
-  table.values[key] = parse_toml_value(text.substr(equals + 1), place);
-  if (table_name != "machine") return;
-  for (const char* other : {"hardware", "profile", "card"})
-    if (const bool names_machine = key == "hardware" || key == "profile" || key == "card";
-        names_machine && key != other)
-      table.values.erase(other);
-  if (key == "hardware" || key == "profile") table.values.erase("host");
+  const TomlValue value =
+      parse_toml_value(text.substr(equals + 1), fmt::format("{}{}", kOverridePlace, text.substr(0, 60)));
+  std::vector<std::string> names = moved_names(text.substr(0, equals));
+  if (names.empty())
+    names.push_back(text.substr(0, equals));
+  else
+    document.notes.push_back(fmt::format("{}: that is {} now", value.place, fmt::join(names, " and ")));
+  for (const std::string& name : names)
+    set_value(name.substr(0, name.find('.')), name.substr(name.find('.') + 1), value, document);
 }
 
 /// What the catalogue may have of a key's.
@@ -79,8 +90,8 @@ class ScenarioReader {
   }
 
   Scenario read() {
-    check_tables(document_, {"model", "machine", "workload", "policy", "run", "optimizer", "checkpoint", "log", "cost",
-                             "software", "published"});
+    check_tables(document_, {"model", "machine", "workload", "policy", "run", "init", "data", "optimizer", "checkpoint",
+                             "eval", "log", "cost", "software", "published"});
     TomlSection(document_, "").finish();
     read_model();
     read_machine();
@@ -88,6 +99,7 @@ class ScenarioReader {
     scenario_.policy = read_policy(document_);
     scenario_.fixed = given_parameters(document_);
     read_run();
+    scenario_.notes.insert(scenario_.notes.end(), document_.notes.begin(), document_.notes.end());
     read_prices();
     read_software();
     read_published();
@@ -124,8 +136,19 @@ class ScenarioReader {
       config.decoder_layers = section.integer("layers", 1, kMostLayers);
       config.name += fmt::format(", {} layers", config.decoder_layers);
     }
+    freeze(config);
     scenario_.model = make_model(config);
     section.finish();
+  }
+
+  void freeze(ModelConfig& config) {
+    TomlSection optimizer(document_, "optimizer");
+    if (!optimizer.has("freeze")) return;
+    try {
+      config.frozen_layers = frozen_layers(optimizer.texts("freeze"), config);
+    } catch (const InputError& error) {
+      optimizer.fail("freeze", error.what());
+    }
   }
 
   void read_machine() {
@@ -231,16 +254,21 @@ class ScenarioReader {
     TomlSection section(document_, "run");
     read_duration(section);
     RunOptions& run = scenario_.run;
-    read_optimizer(document_, section, run);
+    for (const MovedKey& moved : kMovedKeys) section.has(std::string(moved.old_key));  // a slip of one is told so
+    TomlSection init(document_, "init"), data(document_, "data"), eval(document_, "eval");
+    if (init.has("weights")) run.init.weights = path(init, "weights");
+    if (data.has("file")) run.data.file = path(data, "file");
+    take_data_of_workload(data);
+    if (eval.has("file")) run.eval.file = path(eval, "file");
+    read_init(init, run);
+    read_data(data, run);
+    read_eval(eval, run);
+    read_optimizer(document_, section.has("steps"), run);
     read_checkpoint(document_, scenario_.path, run);
     read_log(document_, scenario_.path, run);
     if (section.has("backend")) run.backend = kBackends[section.choice("backend", kBackends)];
     if (section.has("deterministic")) run.deterministic = section.boolean("deterministic");
     scenario_.machine.gpu.deterministic = run.deterministic;
-    if (section.has("data")) run.data = path(section, "data");
-    take_data_of_workload(section);
-    if (section.has("data_kind")) run.data_kind = kDataKinds[section.choice("data_kind", kDataKinds)];
-    if (section.has("weights")) run.weights = path(section, "weights");
     if (section.has("link_h2d")) run.link_h2d_bytes_per_second = section.bandwidth("link_h2d");
     if (section.has("link_d2h")) run.link_d2h_bytes_per_second = section.bandwidth("link_d2h");
     section.finish();
@@ -248,12 +276,12 @@ class ScenarioReader {
 
   /// What the workload is made of is trained on.
   void take_data_of_workload(TomlSection& section) {
-    std::filesystem::path& of_run = scenario_.run.data;
+    std::filesystem::path& of_run = scenario_.run.data.file;
     if (of_run.empty()) of_run = scenario_.data;
     std::error_code ignored;
     if (!scenario_.data.empty() && of_run.lexically_normal() != scenario_.data.lexically_normal() &&
         !std::filesystem::equivalent(of_run, scenario_.data, ignored))
-      section.fail("data", fmt::format("stands beside [workload] data = {}, and a run trains on one of them; leave the "
+      section.fail("file", fmt::format("stands beside [workload] data = {}, and a run trains on one of them; leave the "
                                        "other out",
                                        scenario_.data.string()));
     take_rows_of_run(of_run, scenario_);
@@ -269,7 +297,6 @@ class ScenarioReader {
                      fmt::format("{} leaves none of the {} steps to measure", run.warmup_steps, run.steps));
     }
     run.warmup_steps = std::min(run.warmup_steps, run.steps - 1);
-    if (section.has("seed")) run.seed = static_cast<std::uint64_t>(section.integer("seed", 0, INT64_MAX));
   }
 
   void read_prices() {
@@ -370,6 +397,7 @@ void apply_overrides(const std::vector<std::string>& overrides, TomlDocument& do
 
 TomlDocument read_scenario_document(const std::filesystem::path& path, const std::vector<std::string>& overrides) {
   TomlDocument document = read_toml(path);
+  move_keys(document);
   apply_overrides(overrides, document);
   return document;
 }
@@ -387,6 +415,7 @@ Scenario read_scenario(const std::filesystem::path& path, const std::vector<std:
 Scenario parse_scenario(const std::string& text, const std::string& place, const std::filesystem::path& folder,
                         const std::vector<std::string>& overrides) {
   TomlDocument document = parse_toml(text, place);
+  move_keys(document);
   apply_overrides(overrides, document);
   return make_scenario(document, folder / "scenario.toml");
 }

@@ -1,11 +1,48 @@
-// What a scenario says of a training run beyond its steps: [optimizer], [checkpoint], [log].
+// What a scenario says of a training run beyond its steps: [init], [data], [optimizer], [checkpoint], [eval], [log].
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
+#include <string>
 #include <string_view>
 
 namespace penstock {
+
+/// [init]: what training starts from.
+struct InitOptions {
+  std::filesystem::path weights;  // safetensors; empty: random
+  std::uint64_t seed = 1;         // of random weights
+};
+
+/// How rows are made of a file of tokens.
+enum class Packing {
+  automatic,  // packed where the file has documents or tokens that are not trained on
+  packed,     // whole documents, each of which attends to itself alone
+  windows     // at random places of one text
+};
+inline constexpr std::string_view kPackings[] = {"auto", "packed", "windows"};
+
+/// [data]: what is trained on.
+struct DataOptions {
+  std::filesystem::path file;  // tokens, or text whose bytes are the tokens; empty: see exec/data
+  std::string kind = "auto";   // auto | nanogpt: what nothing in the file tells
+  Packing packing = Packing::automatic;
+  std::uint64_t seed = 1;  // order of the rows
+};
+
+/// [eval]: the loss on data that is not trained on.
+struct EvalOptions {
+  std::filesystem::path file;  // empty: there is no evaluation
+  std::string kind = "auto";   // as DataOptions::kind
+  std::int64_t every = 0;      // steps
+  int steps = 1;               // of rows, as many as a step trains on, in each evaluation
+
+  bool is_asked() const { return every > 0; }
+};
+
+/// Which parameters AdamW's weight decay takes; biases and weights of norms are vectors.
+enum class Decay { all, matrices, matrices_and_embeddings };
+inline constexpr std::string_view kDecays[] = {"all", "matrices", "matrices_and_embeddings"};
 
 /// How the learning rate goes on after its warm-up; exec/training/learning_rate.h has the formulas.
 enum class RateSchedule {

@@ -11,15 +11,15 @@ namespace {
 constexpr std::int64_t kMostSteps = 1'000'000'000;
 constexpr std::string_view kExportTypes[] = {"bf16", "fp32"};
 
-/// The table in which a key stands that may stand in both; nullptr if in none.
-TomlSection* table_of(TomlSection& optimizer, TomlSection& run, const char* key, const char* key_in_run) {
-  const bool is_new = optimizer.has(key), is_old = run.has(key_in_run);
-  if (is_new && is_old)
-    run.fail(key_in_run, fmt::format("stands beside {}, which says the same; keep that", optimizer.place(key)));
-  return is_new ? &optimizer : is_old ? &run : nullptr;
+constexpr std::string_view kDataKinds[] = {"auto", "nanogpt"};
+
+std::uint64_t read_seed(TomlSection& section) {
+  return static_cast<std::uint64_t>(section.integer("seed", 0, INT64_MAX));
 }
 
-void read_rate(TomlSection& optimizer, TomlSection& run_section, RunOptions& run) {
+std::string read_kind(TomlSection& section) { return std::string(kDataKinds[section.choice("kind", kDataKinds)]); }
+
+void read_rate(TomlSection& optimizer, bool has_steps, RunOptions& run) {
   RateOptions& rate = run.rate;
   if (optimizer.has("schedule"))
     rate.schedule = static_cast<RateSchedule>(optimizer.choice("schedule", kRateSchedules));
@@ -36,7 +36,7 @@ void read_rate(TomlSection& optimizer, TomlSection& run_section, RunOptions& run
     return;
   }
   if (!has_total) {
-    if (!run_section.has("steps"))
+    if (!has_steps)
       optimizer.fail("schedule", "needs to know over how many steps: give total_steps here, or [run] steps");
     rate.total_steps = run.steps;
   }
@@ -58,10 +58,35 @@ std::filesystem::path output_path(TomlSection& section, const char* key, const s
 
 }  // namespace
 
-void read_optimizer(const TomlDocument& document, TomlSection& run_section, RunOptions& run) {
+void read_init(TomlSection& section, RunOptions& run) {
+  if (section.has("seed")) run.init.seed = read_seed(section);
+  section.finish();
+}
+
+void read_data(TomlSection& section, RunOptions& run) {
+  if (section.has("seed")) run.data.seed = read_seed(section);
+  if (section.has("kind")) run.data.kind = read_kind(section);
+  if (section.has("packing")) run.data.packing = static_cast<Packing>(section.choice("packing", kPackings));
+  section.finish();
+}
+
+void read_eval(TomlSection& section, RunOptions& run) {
+  EvalOptions& eval = run.eval;
+  if (section.has("every")) eval.every = section.integer("every", 1, kMostSteps);
+  if (section.has("kind")) eval.kind = read_kind(section);
+  if (section.has("steps")) eval.steps = static_cast<int>(section.integer("steps", 1, 1'000'000));
+  if (eval.every > 0 && eval.file.empty()) section.fail("every", "there is nothing to evaluate on; give file");
+  for (const char* key : {"file", "kind", "steps"})
+    if (eval.every == 0 && section.has(key))
+      section.fail(key, "does nothing without every; give that, or leave it out");
+  section.finish();
+}
+
+void read_optimizer(const TomlDocument& document, bool has_steps, RunOptions& run) {
   TomlSection optimizer(document, "optimizer");
+  optimizer.has("freeze");  // read with the model
   const auto number = [&](const char* key, double& value, double low, double high) {
-    if (TomlSection* table = table_of(optimizer, run_section, key, key)) value = table->number(key, low, high);
+    if (optimizer.has(key)) value = optimizer.number(key, low, high);
   };
   number("learning_rate", run.learning_rate, 0, 100);
   number("beta1", run.beta1, 0, 0.999999);
@@ -69,12 +94,10 @@ void read_optimizer(const TomlDocument& document, TomlSection& run_section, RunO
   number("epsilon", run.epsilon, 1e-30, 1);
   number("weight_decay", run.weight_decay, 0, 100);
   number("max_norm", run.max_norm, 1e-30, 1e30);
-  const char* const warmup = "warmup_steps";
-  const char* const warmup_in_run = "learning_rate_warmup_steps";
-  if (TomlSection* table = table_of(optimizer, run_section, warmup, warmup_in_run))
-    run.learning_rate_warmup_steps =
-        static_cast<int>(table->integer(table == &optimizer ? warmup : warmup_in_run, 0, kMostSteps));
-  read_rate(optimizer, run_section, run);
+  if (optimizer.has("decay")) run.decay = static_cast<Decay>(optimizer.choice("decay", kDecays));
+  if (optimizer.has("warmup_steps"))
+    run.learning_rate_warmup_steps = static_cast<int>(optimizer.integer("warmup_steps", 0, kMostSteps));
+  read_rate(optimizer, has_steps, run);
   optimizer.finish();
 }
 

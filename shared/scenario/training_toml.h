@@ -1,4 +1,4 @@
-// [optimizer], [checkpoint] and [log] of a scenario, as RunOptions have them.
+// [init], [data], [optimizer], [checkpoint], [eval] and [log] of a scenario, as RunOptions have them.
 #pragma once
 
 #include "shared/scenario/scenario.h"
@@ -6,9 +6,13 @@
 
 namespace penstock {
 
-/// AdamW's settings and the learning rate, which may also stand in [run]. REQUIRES: `run.steps` are read. Throws
-/// InputError, for a key that stands in both tables or has no effect, too.
-void read_optimizer(const TomlDocument& document, TomlSection& run_section, RunOptions& run);
+/// All throw InputError, for a key that has no effect too. REQUIRES: whatever is a path to read is read.
+void read_init(TomlSection& section, RunOptions& run);
+void read_data(TomlSection& section, RunOptions& run);
+void read_eval(TomlSection& section, RunOptions& run);
+
+/// AdamW's settings and the learning rate. REQUIRES: `run.steps` are read; `has_steps`: the scenario says them.
+void read_optimizer(const TomlDocument& document, bool has_steps, RunOptions& run);
 
 /// `scenario`: whose folder paths are relative to, unless they are given with --set.
 void read_checkpoint(const TomlDocument& document, const std::filesystem::path& scenario, RunOptions& run);

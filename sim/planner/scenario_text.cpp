@@ -34,8 +34,8 @@ constexpr std::pair<std::string_view, CatalogueKind> kCatalogueKeys[] = {
     {"model.config", CatalogueKind::model},        {"machine.hardware", CatalogueKind::hardware},
     {"machine.card", CatalogueKind::card},         {"machine.host", CatalogueKind::host},
     {"machine.software", CatalogueKind::software}, {"cost.prices", CatalogueKind::prices}};
-constexpr std::string_view kOtherPaths[] = {"machine.profile", "machine.nvme_path", "workload.data", "run.data",
-                                            "run.weights",     "checkpoint.folder", "log.metrics"};
+constexpr std::string_view kOtherPaths[] = {"machine.profile", "machine.nvme_path", "workload.data",     "data.file",
+                                            "init.weights",    "eval.file",         "checkpoint.folder", "log.metrics"};
 
 /// Whether the value is a name that means the same wherever the scenario lies. Cards and hosts go by many names.
 bool is_catalogue_name(const std::string& key, const std::string& text, const fs::path& found, const fs::path& target) {
@@ -68,7 +68,7 @@ std::string path_text(const std::string& key, const TomlValue& value, const fs::
   if (text == nullptr || text->empty() || fs::path(*text).is_absolute()) return value_text(value);
   std::error_code ignored;
   const fs::path found = fs::absolute(scenario_path(key, value, source)).lexically_normal();
-  if (*text == "random" && !fs::exists(found, ignored)) return value_text(value);  // [run].data: no file, random ids
+  if (*text == "random" && !fs::exists(found, ignored)) return value_text(value);  // [data].file: no file, random ids
   if (is_catalogue_name(key, *text, found, target)) return value_text(value);
   const fs::path relative = found.lexically_relative(fs::absolute(target).lexically_normal().parent_path());
   return toml_quoted(relative.empty() ? found.string() : relative.string());
@@ -78,8 +78,8 @@ std::string path_text(const std::string& key, const TomlValue& value, const fs::
 std::string tables_text(const TomlDocument& document, const fs::path& source, const fs::path& target,
                         const Candidate* plan) {
   std::string text;
-  for (const char* name :
-       {"model", "machine", "workload", "policy", "run", "optimizer", "checkpoint", "log", "cost", "software"}) {
+  for (const char* name : {"model", "machine", "workload", "policy", "run", "init", "data", "optimizer", "checkpoint",
+                           "eval", "log", "cost", "software"}) {
     if (plan != nullptr && std::string_view(name) == "policy") {
       text += policy_text(plan->parameters);
       continue;

@@ -69,7 +69,7 @@ TEST(CheckpointRecord, WhatWasChangedByHandIsToldHowItIsDone) {
 
 TEST(CheckpointRecord, OtherFormatsAreNamed) {
   const auto error = [](const std::string& text) { return error_text([&] { parse_record(text, "c/run.json"); }); };
-  EXPECT_MENTIONS(error(R"({"format": "penstock-checkpoint/1", "step": 3})"), "--set run.weights=FOLDER");
+  EXPECT_MENTIONS(error(R"({"format": "penstock-checkpoint/1", "step": 3})"), "--set init.weights=FOLDER");
   EXPECT_MENTIONS(error(R"({"format": "penstock-checkpoint/9"})"),
                   "found \"penstock-checkpoint/9\", this program reads");
   EXPECT_MENTIONS(error("{}"), "found null");

@@ -61,7 +61,7 @@ TEST(RunDescription, EachKeyThatDecidesIsItsOwn) {
       {"sum_on_host", [](DescribedRun& r) { r.schedule.numerics.sum_on_host ^= true; }},
       {"mlp_chunk_tokens", [](DescribedRun& r) { r.schedule.numerics.chunking.mlp_tokens = 1; }},
       {"loss_chunk_tokens", [](DescribedRun& r) { r.schedule.numerics.chunking.loss_tokens = 7; }},
-      {"seed", [](DescribedRun& r) { r.run.seed = 18446744073709551615u; }},
+      {"seed", [](DescribedRun& r) { r.run.data.seed = 18446744073709551615u; }},
       {"deterministic", [](DescribedRun& r) { r.run.deterministic = false; }},
       {"learning_rate", [](DescribedRun& r) { r.run.learning_rate = 1e-3; }},
       {"learning_rate_warmup_steps", [](DescribedRun& r) { r.run.learning_rate_warmup_steps = 5; }},
@@ -71,6 +71,8 @@ TEST(RunDescription, EachKeyThatDecidesIsItsOwn) {
       {"weight_decay", [](DescribedRun& r) { r.run.weight_decay = 0; }},
       {"max_norm", [](DescribedRun& r) { r.run.max_norm = 2; }},
       {"data", [](DescribedRun& r) { r.data = "random"; }},
+      {"decay", [](DescribedRun& r) { r.run.decay = Decay::matrices; }},
+      {"freeze", [](DescribedRun& r) { r.schedule.model.frozen_layers = {0}; }},
   };
   DescribedRun decaying;
   decaying.run.rate = {RateSchedule::wsd, 100, 1e-5, 20};
@@ -94,8 +96,10 @@ TEST(RunDescription, WhatOnlyMovesDataIsNotInIt) {
       [](DescribedRun& r) { r.schedule.model.max_positions *= 2; },
       [](DescribedRun& r) { r.run.steps = 77; },
       [](DescribedRun& r) { r.run.backend = "cuda"; },
-      [](DescribedRun& r) { r.run.data = "moved"; },
-      [](DescribedRun& r) { r.run.weights = "elsewhere"; },
+      [](DescribedRun& r) { r.run.data.file = "moved"; },
+      [](DescribedRun& r) {
+        r.run.init = {"elsewhere", 7};
+      },
       [](DescribedRun& r) { r.run.link_h2d_bytes_per_second = 1; },
       [](DescribedRun& r) {
         r.run.checkpoint.every = 5;
@@ -103,6 +107,9 @@ TEST(RunDescription, WhatOnlyMovesDataIsNotInIt) {
         r.run.checkpoint.folder = r.run.checkpoint.export_to = "elsewhere";
       },
       [](DescribedRun& r) { r.run.metrics = "elsewhere"; },
+      [](DescribedRun& r) {
+        r.run.eval = {"elsewhere", "nanogpt", 5, 6};
+      },
       [](DescribedRun& r) { r.run.rate.total_steps = 100; },  // of a constant rate
   };
   for (std::size_t i = 0; i < changes.size(); ++i) EXPECT_TRUE(changed_keys(changes[i]).empty()) << i;
@@ -112,6 +119,9 @@ TEST(RunDescription, WhatHasNoEffectMayDiffer) {
   DescribedRun unclipped;
   unclipped.schedule.numerics.clip = false;
   EXPECT_TRUE(changed_keys([](DescribedRun& r) { r.run.max_norm = 5; }, unclipped).empty());
+  DescribedRun undecayed;
+  undecayed.run.weight_decay = 0;
+  EXPECT_TRUE(changed_keys([](DescribedRun& r) { r.run.decay = Decay::matrices; }, undecayed).empty());
   // Chunks as long as the micro-batch are none.
   DescribedRun whole;
   EXPECT_TRUE(
@@ -132,6 +142,8 @@ TEST(RunDescription, WhatHasNoEffectMayDiffer) {
 TEST(RunDescription, AllowedKeysAreKnownOnesThatMayChange) {
   EXPECT_EQ(allowed_keys({"seed", "run.learning_rate", "workload.sequences"}),
             (std::set<std::string>{"learning_rate", "seed", "sequences"}));
+  EXPECT_EQ(allowed_keys({"run.learning_rate_warmup_steps", "optimizer.warmup_steps", "run.data", "data.file"}),
+            (std::set<std::string>{"data", "learning_rate_warmup_steps"}));
   EXPECT_EQ(allowed_keys({"optimizer.learning_rate", "optimizer.schedule"}),
             (std::set<std::string>{"learning_rate", "schedule"}));
   EXPECT_EQ(allowed_keys({"rope_scaling.factor"}), (std::set<std::string>{"rope_scaling.factor"}));
@@ -145,7 +157,7 @@ TEST(RunDescription, AllowedKeysAreKnownOnesThatMayChange) {
 TEST(RunDescription, NamesEveryDifferenceThatIsNotAllowed) {
   const DescribedRun before;
   DescribedRun after;
-  after.run.seed = 5;
+  after.run.data.seed = 5;
   after.run.beta1 = 0.5;
   after.data = "random";
   const auto require = [&](const std::set<std::string>& allowed) {
@@ -153,8 +165,8 @@ TEST(RunDescription, NamesEveryDifferenceThatIsNotAllowed) {
   };
   const std::string error = error_text([&] { require({"beta1"}); });
   EXPECT_MENTIONS(error, "c: ");
-  EXPECT_MENTIONS(error, "run.seed is 1 in the checkpoint, 5 now");
-  EXPECT_MENTIONS(error, "run.data is \"crc32:12345678 of 90 bytes\" in the checkpoint, \"random\" now");
+  EXPECT_MENTIONS(error, "data.seed is 1 in the checkpoint, 5 now");
+  EXPECT_MENTIONS(error, "data.file is \"crc32:12345678 of 90 bytes\" in the checkpoint, \"random\" now");
   EXPECT_MENTIONS(error, "--allow-changed seed --allow-changed data");
   EXPECT_EQ(error.find("beta1"), std::string::npos) << error;
   const std::vector<ChangedValue> changed = require({"seed", "beta1", "beta2", "data"});

@@ -153,7 +153,7 @@ TEST_F(CheckpointsTest, AnotherRunsCheckpointsAreNotMixedWithItsOwn) {
 
 TEST_F(CheckpointsTest, NothingThatIsReadIsReplaced) {
   EXPECT_EQ(run("run s.toml --steps 2").code, 0);
-  expect_error("run s.toml --set run.weights=c/step-2", 2, "would replace what this command reads");
+  expect_error("run s.toml --set init.weights=c/step-2", 2, "would replace what this command reads");
   expect_error("run s.toml --resume auto --steps 3 --set log.metrics=s.toml", 2,
                "would replace what this command reads");
   expect_error("run s.toml --resume auto --steps 3 --set log.metrics=c/m", 2, "which is written as a whole");

@@ -20,7 +20,7 @@ class DataTest : public ProgramTest {
   }
   fs::path path(const std::string& name) const { return folder_.path() / name; }
   static std::string on(const std::string& data) {
-    return "run s.toml --steps 2 --set policy.name=megatrain --set run.data=" + data;
+    return "run s.toml --steps 2 --set policy.name=megatrain --set data.file=" + data;
   }
 };
 

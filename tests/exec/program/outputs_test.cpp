@@ -48,7 +48,7 @@ TEST_F(OutputsTest, FoldersOfACheckpointAreNotDumpedOrComparedInto) {
   expect_refused("run s.toml --save new/ --compare new/deeper", "lies in new/ (--save)");
   expect_refused("run s.toml --dump ck", "holds a checkpoint");  // of another run
   expect_refused("run s.toml --resume ck --save ck/inner", "lies in the folder ck");
-  expect_refused("run s.toml --set run.weights=ck --save ck", "would replace what this command reads");
+  expect_refused("run s.toml --set init.weights=ck --save ck", "would replace what this command reads");
   // Going on in the same folder is what both options are for.
   EXPECT_EQ(run("run s.toml --steps 1 --resume ck --save ck/../ck/").code, 0);
   EXPECT_EQ(json("run s.toml --steps 1 --resume ck --json")["steps"][0]["step"], 3);
@@ -67,7 +67,7 @@ TEST_F(OutputsTest, NothingGoesWhereASaveWritesBesideItsFolder) {
   shell("cp -r ck.new ck.previous");
   expect_refused("run s.toml --resume ck.new --save ck",
                  "--save ck: beside it ck.new would replace what this command reads, ck.new");
-  expect_refused("run s.toml --set run.weights=ck.new/model.safetensors --save ck", "would replace");
+  expect_refused("run s.toml --set init.weights=ck.new/model.safetensors --save ck", "would replace");
   // A backup of that name is somebody's, and is read like any other.
   EXPECT_EQ(run("run s.toml --steps 1 --resume ck.previous --save other/ck").code, 0);
   // Without a save the names are like any other.
@@ -78,14 +78,14 @@ TEST_F(OutputsTest, NothingGoesIntoWhatIsReadAsAWhole) {
   EXPECT_EQ(run("run s.toml --steps 1 --save ck").code, 0);
   folder_.write("data/a.txt", std::string(4096, 'a'));
   shell("cp -r ck weights && ln -s data inner && ln -s ../ck/model.safetensors weights/linked.safetensors");
-  expect_refused("run s.toml --set run.data=data --timeline data/t.json", "lies in the folder");
-  expect_refused("run s.toml --set run.data=data --timeline inner/t.json", "lies in the folder");
-  expect_refused("run s.toml --set run.data=data --timeline data/a.txt", "would replace");
-  expect_refused("run s.toml --set run.data=data --save data/ck", "lies in the folder");
-  expect_refused("run s.toml --set run.data=data/a.txt --timeline data/a.txt", "would replace");
-  expect_refused("run s.toml --set run.weights=weights --timeline weights/t.json", "lies in the folder");
-  expect_refused("run s.toml --set run.weights=weights --timeline weights/model.safetensors", "would replace");
-  expect_refused("run s.toml --set run.weights=weights --timeline ck/model.safetensors", "would replace");
+  expect_refused("run s.toml --set data.file=data --timeline data/t.json", "lies in the folder");
+  expect_refused("run s.toml --set data.file=data --timeline inner/t.json", "lies in the folder");
+  expect_refused("run s.toml --set data.file=data --timeline data/a.txt", "would replace");
+  expect_refused("run s.toml --set data.file=data --save data/ck", "lies in the folder");
+  expect_refused("run s.toml --set data.file=data/a.txt --timeline data/a.txt", "would replace");
+  expect_refused("run s.toml --set init.weights=weights --timeline weights/t.json", "lies in the folder");
+  expect_refused("run s.toml --set init.weights=weights --timeline weights/model.safetensors", "would replace");
+  expect_refused("run s.toml --set init.weights=weights --timeline ck/model.safetensors", "would replace");
   expect_refused("run s.toml --resume ck --timeline ck/optimizer.safetensors", "would replace");
   expect_refused("run s.toml --resume ck --timeline ck/t.json", "lies in the folder");
   expect_refused("run s.toml --timeline model.json", "would replace");
@@ -136,7 +136,7 @@ TEST_F(OutputsTest, BindMountsLeadToTheSameFolder) {
   shell("mkdir whole part");
   const std::string command =
       "unshare -Urm sh -c 'mount --bind data whole && mount --bind data/deep part && " PENSTOCK_EXEC_PROGRAM
-      " run s.toml --set run.data=data --timeline ";
+      " run s.toml --set data.file=data --timeline ";
   for (const char* place : {"whole/t.json", "part/t.json", "part/a.txt"}) {
     EXPECT_NE(std::system(("cd '" + folder_.path().string() + "' && " + command + place + "' 2>err").c_str()), 0);
     const std::string error = file_text(folder_.path() / "err");

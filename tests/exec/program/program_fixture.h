@@ -32,7 +32,8 @@ name = "penstock"
 backend = "host"
 steps = 4
 warmup_steps = 1
-data = "random"
+[data]
+file = "random"
 )";
 
 inline std::string file_text(const fs::path& path) {

@@ -185,8 +185,8 @@ TEST_F(ProgramTest, BadInputExitsWithTwo) {
   expect_error("run s.toml --save no/such", 2, "does not exist");
   expect_error("run s.toml --timeline no/such.json", 2, "does not exist");
   expect_error("run s.toml --resume no", 2, "run.json");
-  expect_error("run s.toml --set run.data=s.toml --set workload.sequence_length=511", 2, "bytes of data, there are");
-  expect_error("run s.toml --set run.weights=no.safetensors", 2, "no.safetensors");
+  expect_error("run s.toml --set data.file=s.toml --set workload.sequence_length=511", 2, "bytes of data, there are");
+  expect_error("run s.toml --set init.weights=no.safetensors", 2, "no.safetensors");
   expect_error("calibrate s.toml -o no/such.json", 2, "does not exist");
   expect_error("calibrate s.toml -o s.toml", 2, "name another place");
   expect_error("calibrate s.toml -o p.json --nvme no/such", 2, "--nvme no/such: No such file or directory");

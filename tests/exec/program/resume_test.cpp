@@ -43,11 +43,11 @@ TEST_F(ResumeTest, AnotherModelOfTheSameSizeIsRefusedByKey) {
 }
 
 TEST_F(ResumeTest, EveryDifferenceIsNamedAtOnce) {
-  const Outcome outcome =
-      resume("--set run.seed=9 --set run.learning_rate=0.5 --set workload.sequences=8 --set policy.moments=bf16");
+  const Outcome outcome = resume(
+      "--set data.seed=9 --set optimizer.learning_rate=0.5 --set workload.sequences=8 --set policy.moments=bf16");
   EXPECT_EQ(outcome.code, 2);
-  EXPECT_MENTIONS(outcome.err, "run.seed is 1 in the checkpoint, 9 now");
-  EXPECT_MENTIONS(outcome.err, "run.learning_rate is 0.0003 in the checkpoint, 0.5 now");
+  EXPECT_MENTIONS(outcome.err, "data.seed is 1 in the checkpoint, 9 now");
+  EXPECT_MENTIONS(outcome.err, "optimizer.learning_rate is 0.0003 in the checkpoint, 0.5 now");
   EXPECT_MENTIONS(outcome.err, "workload.sequences is 4 in the checkpoint, 8 now");
   EXPECT_MENTIONS(outcome.err, "policy.moments is \"fp32\" in the checkpoint, \"bf16\" now");
   EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1);
@@ -56,21 +56,22 @@ TEST_F(ResumeTest, EveryDifferenceIsNamedAtOnce) {
 TEST_F(ResumeTest, OtherDataIsRefused) {
   folder_.write("a.txt", std::string(500, 'a'));
   folder_.write("b.txt", std::string(499, 'a') + 'b');
-  expect_error("run s.toml --steps 1 --resume c --set run.data=a.txt", 2, "run.data is \"random\" in the checkpoint");
-  EXPECT_EQ(run("run s.toml --steps 1 --set run.data=a.txt --save d").code, 0);
-  expect_error("run s.toml --steps 1 --set run.data=b.txt --resume d", 2, "run.data is \"crc32:");
+  expect_error("run s.toml --steps 1 --resume c --set data.file=a.txt", 2, "data.file is \"random\" in the checkpoint");
+  EXPECT_EQ(run("run s.toml --steps 1 --set data.file=a.txt --save d").code, 0);
+  expect_error("run s.toml --steps 1 --set data.file=b.txt --resume d", 2, "data.file is \"crc32:");
   // The same bytes elsewhere are the same data.
   fs::rename(folder_.path() / "a.txt", folder_.path() / "moved.txt");
-  EXPECT_EQ(run("run s.toml --steps 1 --set run.data=moved.txt --resume d").code, 0);
+  EXPECT_EQ(run("run s.toml --steps 1 --set data.file=moved.txt --resume d").code, 0);
 }
 
 TEST_F(ResumeTest, WhatIsMeantIsAllowedAndSaid) {
-  const Outcome outcome = resume("--set run.learning_rate=0.5 --allow-changed run.learning_rate --allow-changed seed");
+  const Outcome outcome =
+      resume("--set optimizer.learning_rate=0.5 --allow-changed optimizer.learning_rate --allow-changed seed");
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_MENTIONS(outcome.out, "changed since then, as allowed: learning_rate was 0.0003, is 0.5\n");
   EXPECT_MENTIONS(outcome.out, "--allow-changed seed: not needed, it is as it was\n");
   const nlohmann::json result =
-      json("run s.toml --steps 1 --resume c --set run.learning_rate=0.5 --allow-changed learning_rate --json");
+      json("run s.toml --steps 1 --resume c --set optimizer.learning_rate=0.5 --allow-changed learning_rate --json");
   EXPECT_EQ(result["resumed"]["step"], 2);
   EXPECT_EQ(result["resumed"]["from"], "c");
   ASSERT_EQ(result["resumed"]["changed"].size(), 1u);
@@ -78,9 +79,9 @@ TEST_F(ResumeTest, WhatIsMeantIsAllowedAndSaid) {
   EXPECT_EQ(result["resumed"]["changed"][0]["before"], 3e-4);
   EXPECT_EQ(result["resumed"]["changed"][0]["now"], 0.5);
   // What was allowed stands in the next checkpoint: going on from that needs no permission, going back does.
-  EXPECT_EQ(resume("--set run.learning_rate=0.5 --allow-changed learning_rate --save d").code, 0);
-  EXPECT_EQ(run("run s.toml --steps 1 --resume d --set run.learning_rate=0.5").code, 0);
-  expect_error("run s.toml --steps 1 --resume d", 2, "run.learning_rate is 0.5 in the checkpoint");
+  EXPECT_EQ(resume("--set optimizer.learning_rate=0.5 --allow-changed learning_rate --save d").code, 0);
+  EXPECT_EQ(run("run s.toml --steps 1 --resume d --set optimizer.learning_rate=0.5").code, 0);
+  expect_error("run s.toml --steps 1 --resume d", 2, "optimizer.learning_rate is 0.5 in the checkpoint");
 }
 
 TEST_F(ResumeTest, PermissionsThatAreNoneAreRefused) {
@@ -127,7 +128,7 @@ TEST_F(ResumeTest, TheFirstFormatIsRefusedWithAWayOn) {
                                   "model": "model", "parameters": 106816})");
   expect_error("run s.toml --resume c", 2, "c/run.json: is a penstock-checkpoint/1, which does not say");
   // The way on that it names.
-  EXPECT_EQ(run("run s.toml --steps 1 --set run.weights=c").code, 0);
+  EXPECT_EQ(run("run s.toml --steps 1 --set init.weights=c").code, 0);
 }
 
 TEST_F(ResumeTest, TheFolderThatOneStandsInCanBeRead) {
@@ -138,9 +139,9 @@ TEST_F(ResumeTest, TheFolderThatOneStandsInCanBeRead) {
 }
 
 TEST_F(ResumeTest, WeightsThatAreNotReadAreSaid) {
-  const Outcome outcome = resume("--set run.weights=c");
+  const Outcome outcome = resume("--set init.weights=c");
   EXPECT_EQ(outcome.code, 0) << outcome.err;
-  EXPECT_MENTIONS(outcome.out, "resumed after step 2 of c; run.weights is not read\n");
+  EXPECT_MENTIONS(outcome.out, "resumed after step 2 of c; [init] weights is not read\n");
 }
 
 }  // namespace

@@ -168,7 +168,7 @@ class NothingUpdatedTest : public SavingTest {
 
 TEST_F(NothingUpdatedTest, ItFailsAndSavesNothing) {
   EXPECT_EQ(run("run s.toml --steps 1 --save c").code, 0);
-  const Outcome outcome = run("run s.toml --set run.weights=huge.safetensors --save c");
+  const Outcome outcome = run("run s.toml --set init.weights=huge.safetensors --save c");
   EXPECT_EQ(outcome.code, 1);
   EXPECT_MENTIONS(outcome.out, "NOT UPDATED");
   EXPECT_MENTIONS(outcome.out, "4 of 4 steps updated nothing, for their gradient norm was not finite; the first was");
@@ -177,12 +177,12 @@ TEST_F(NothingUpdatedTest, ItFailsAndSavesNothing) {
                   "penstock-exec: none of the 4 steps updated anything: the gradient norm was not finite "
                   "since step 1; nothing is saved, c is what it was before");
   EXPECT_EQ(saved_step("c"), 1);
-  EXPECT_EQ(run("run s.toml --set run.weights=huge.safetensors").code, 1);  // whether or not it saves
+  EXPECT_EQ(run("run s.toml --set init.weights=huge.safetensors").code, 1);  // whether or not it saves
   EXPECT_FALSE(fs::exists(folder_.path() / "new"));
 }
 
 TEST_F(NothingUpdatedTest, TheResultIsThereToBeRead) {
-  const Outcome outcome = run("run s.toml --set run.weights=huge.safetensors --steps 3 --json");
+  const Outcome outcome = run("run s.toml --set init.weights=huge.safetensors --steps 3 --json");
   EXPECT_EQ(outcome.code, 1);
   const nlohmann::json result = nlohmann::json::parse(outcome.out);
   EXPECT_EQ(result["updates"]["applied"], 0);
@@ -193,7 +193,7 @@ TEST_F(NothingUpdatedTest, TheResultIsThereToBeRead) {
 
 TEST_F(NothingUpdatedTest, WithoutClippingTheStatesAreLost) {
   EXPECT_EQ(run("run s.toml --steps 1 --save c --set policy.clip=false").code, 0);
-  const Outcome outcome = run("run s.toml --set run.weights=huge.safetensors --save c --set policy.clip=false");
+  const Outcome outcome = run("run s.toml --set init.weights=huge.safetensors --save c --set policy.clip=false");
   EXPECT_EQ(outcome.code, 1);
   EXPECT_MENTIONS(outcome.err, "the loss is not finite since step 1, and nothing stopped its updates");
   EXPECT_EQ(saved_step("c"), 1);
@@ -202,10 +202,10 @@ TEST_F(NothingUpdatedTest, WithoutClippingTheStatesAreLost) {
 TEST_F(SavingTest, ARunThatLosesItsStatesLaterSavesNothing) {
   EXPECT_EQ(run("run s.toml --steps 1 --save c --set policy.clip=false").code, 0);
   // AdamW moves each weight by about the learning rate whatever the gradient.
-  const Outcome outcome =
-      run("run s.toml --steps 40 --resume c --save c --set policy.clip=false --set run.learning_rate=100 --set "
-          "run.epsilon=1e-30 --set run.weight_decay=100 --allow-changed learning_rate --allow-changed epsilon "
-          "--allow-changed weight_decay");
+  const Outcome outcome = run(
+      "run s.toml --steps 40 --resume c --save c --set policy.clip=false --set optimizer.learning_rate=100 --set "
+      "optimizer.epsilon=1e-30 --set optimizer.weight_decay=100 --allow-changed learning_rate --allow-changed epsilon "
+      "--allow-changed weight_decay");
   EXPECT_EQ(outcome.code, 1) << outcome.out;
   EXPECT_EQ(saved_step("c"), 1);
 }

@@ -39,7 +39,7 @@ class WeightsTest : public ProgramTest {
   /// Trains from one file with these tensors.
   nlohmann::json trained(const PublishedTensors& all) const {
     folder_.write("one.safetensors", safetensors_text(all));
-    return json("run w.toml --json --steps 2 --set run.weights=one.safetensors")["steps"];
+    return json("run w.toml --json --steps 2 --set init.weights=one.safetensors")["steps"];
   }
   /// Refused with 2, in one line, without having written or trained anything.
   void expect_refused(const std::function<void(PublishedTensors&)>& change, const std::string& says) const {
@@ -128,7 +128,7 @@ TEST_F(WeightsTest, NothingHangsOnAPipe) {
   const fs::path pipe = folder_.path() / "tiny/model.safetensors";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   expect_error("run w.toml", 2, "model.safetensors: is not a regular file");
-  expect_error("run w.toml --set run.weights=tiny/model.safetensors", 2, "model.safetensors: is not a regular file");
+  expect_error("run w.toml --set init.weights=tiny/model.safetensors", 2, "model.safetensors: is not a regular file");
   for (const char* file : {"model.safetensors", "optimizer.safetensors", "run.json"}) {
     EXPECT_EQ(run("run s.toml --steps 1 --save c").code, 0);
     fs::remove(folder_.path() / "c" / file);
@@ -150,24 +150,24 @@ void rewrite_header(const fs::path& file, const std::function<void(nlohmann::jso
 }
 
 TEST_F(WeightsTest, OfASavedModelAreHeldToTheirShapesAndPlaces) {
-  ASSERT_EQ(run("run w.toml --steps 1 --set run.weights=random.safetensors").code, 2);  // no such file
+  ASSERT_EQ(run("run w.toml --steps 1 --set init.weights=random.safetensors").code, 2);  // no such file
   folder_.write("tiny/model.safetensors", safetensors_text(tensors()));
   ASSERT_EQ(run("run w.toml --steps 1 --save c").code, 0);
   const fs::path saved = folder_.path() / "c/model.safetensors";
-  EXPECT_EQ(run("run w.toml --steps 1 --set run.weights=c").code, 0);
+  EXPECT_EQ(run("run w.toml --steps 1 --set init.weights=c").code, 0);
   const fs::path kept = folder_.path() / "kept.safetensors";
   fs::copy_file(saved, kept);
   rewrite_header(saved, [](nlohmann::json& header) {
     nlohmann::json& shape = header["model.layers.0.mlp.gate_proj.weight"]["shape"];
     shape = {shape[1], shape[0]};
   });
-  expect_error("run w.toml --set run.weights=c", 2, "gate_proj.weight has shape [16, 40], tiny needs [40, 16]");
+  expect_error("run w.toml --set init.weights=c", 2, "gate_proj.weight has shape [16, 40], tiny needs [40, 16]");
   fs::copy_file(kept, saved, fs::copy_options::overwrite_existing);
   rewrite_header(saved, [](nlohmann::json& header) {
     for (auto& [name, tensor] : header.items())
       tensor["data_offsets"] = {0, tensor["data_offsets"][1].get<int>() - tensor["data_offsets"][0].get<int>()};
   });
-  expect_error("run w.toml --set run.weights=c", 2, " overlap: ");
+  expect_error("run w.toml --set init.weights=c", 2, " overlap: ");
 }
 
 }  // namespace

@@ -293,7 +293,7 @@ TEST_F(ScenarioFile, WithoutPolicyItIsPenstock) {
 
 // --- [run] --------------------------------------------------------------------------------------------------------
 
-TEST_F(ScenarioFile, ReadsRunOptions) {
+TEST_F(ScenarioFile, ReadsRunOptionsWhereTheyStoodOnce) {
   const RunOptions options = run(R"(warmup_steps = 3
 seed = 7
 backend = "host"
@@ -311,7 +311,8 @@ link_h2d = "1 GB/s"
 link_d2h = "500 MB/s"
 )");
   EXPECT_EQ(options.warmup_steps, 3);
-  EXPECT_EQ(options.seed, 7u);
+  EXPECT_EQ(options.init.seed, 7u);
+  EXPECT_EQ(options.data.seed, 7u);
   EXPECT_EQ(options.backend, "host");
   EXPECT_FALSE(options.deterministic);
   EXPECT_EQ(options.learning_rate, 1e-3);
@@ -321,8 +322,8 @@ link_d2h = "500 MB/s"
   EXPECT_EQ(options.epsilon, 1e-6);
   EXPECT_EQ(options.weight_decay, 0);
   EXPECT_EQ(options.max_norm, 0.5);
-  EXPECT_EQ(options.data, folder_.path() / "text");    // relative to the scenario
-  EXPECT_EQ(options.weights, "/w/model.safetensors");  // absolute
+  EXPECT_EQ(options.data.file, folder_.path() / "text");    // relative to the scenario
+  EXPECT_EQ(options.init.weights, "/w/model.safetensors");  // absolute
   EXPECT_EQ(options.link_h2d_bytes_per_second, 1e9);
   EXPECT_EQ(options.link_d2h_bytes_per_second, 5e8);
 }

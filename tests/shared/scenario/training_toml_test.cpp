@@ -13,10 +13,13 @@ namespace {
 RunOptions read(const std::string& text) {
   const TomlDocument document = parse_toml(text, "s.toml");
   RunOptions run;
-  TomlSection section(document, "run");
+  TomlSection section(document, "run"), data(document, "data"), eval(document, "eval");
   if (section.has("steps")) run.steps = static_cast<int>(section.integer("steps", 1, 1000));
-  read_optimizer(document, section, run);
   section.finish();
+  if (eval.has("file")) run.eval.file = eval.text("file");
+  read_data(data, run);
+  read_eval(eval, run);
+  read_optimizer(document, section.has("steps"), run);
   read_checkpoint(document, "/f/s.toml", run);
   read_log(document, "/f/s.toml", run);
   return run;
@@ -38,6 +41,15 @@ beta2 = 0.99
 epsilon = 1e-6
 weight_decay = 0
 max_norm = 0.5
+decay = "matrices_and_embeddings"
+[data]
+kind = "nanogpt"
+packing = "windows"
+seed = 9
+[eval]
+file = "held-out"
+every = 4
+steps = 6
 [checkpoint]
 every = 10
 keep = 3
@@ -56,6 +68,12 @@ metrics = "/m/metrics.jsonl"
   EXPECT_EQ(run.epsilon, 1e-6);
   EXPECT_EQ(run.weight_decay, 0);
   EXPECT_EQ(run.max_norm, 0.5);
+  EXPECT_EQ(run.decay, Decay::matrices_and_embeddings);
+  EXPECT_EQ(run.data.kind, "nanogpt");
+  EXPECT_EQ(run.data.packing, Packing::windows);
+  EXPECT_EQ(run.data.seed, 9u);
+  EXPECT_EQ(run.eval.every, 4);
+  EXPECT_EQ(run.eval.steps, 6);
   EXPECT_EQ(run.checkpoint.every, 10);
   EXPECT_EQ(run.checkpoint.keep, 3);
   EXPECT_EQ(run.checkpoint.folder, "/f/c");
@@ -63,13 +81,16 @@ metrics = "/m/metrics.jsonl"
 }
 
 TEST(TrainingToml, WhatIsNotSaidIsAConstantRateAndOneSaveAtTheEnd) {
-  const RunOptions run = read("[run]\nlearning_rate = 2e-4\nlearning_rate_warmup_steps = 7\n");
+  const RunOptions run = read("[optimizer]\nlearning_rate = 2e-4\nwarmup_steps = 7\n");
   EXPECT_EQ(run.learning_rate, 2e-4);
   EXPECT_EQ(run.learning_rate_warmup_steps, 7);
   EXPECT_EQ(run.rate.schedule, RateSchedule::constant);
   EXPECT_EQ(run.checkpoint.every, 0);
   EXPECT_TRUE(run.checkpoint.folder.empty());
   EXPECT_TRUE(run.metrics.empty());
+  EXPECT_EQ(run.decay, Decay::all);
+  EXPECT_EQ(run.data.packing, Packing::automatic);
+  EXPECT_FALSE(run.eval.is_asked());
 }
 
 TEST(TrainingToml, AScheduleGoesOverTheRunsSteps) {
@@ -77,10 +98,7 @@ TEST(TrainingToml, AScheduleGoesOverTheRunsSteps) {
   EXPECT_MENTIONS(refusal("[optimizer]\nschedule = \"cosine\"\n"), "s.toml:2: [optimizer] schedule: needs to know");
 }
 
-TEST(TrainingToml, WhatHasNoEffectOrIsSaidTwiceIsRefused) {
-  EXPECT_MENTIONS(refusal("[run]\nbeta1 = 0.8\n[optimizer]\nbeta1 = 0.8\n"),
-                  "s.toml:2: [run] beta1: stands beside s.toml:4: [optimizer] beta1");
-  EXPECT_MENTIONS(refusal("[run]\nlearning_rate_warmup_steps = 1\n[optimizer]\nwarmup_steps = 1\n"), "stands beside");
+TEST(TrainingToml, WhatHasNoEffectIsRefused) {
   EXPECT_MENTIONS(refusal("[optimizer]\ntotal_steps = 9\n"), "does nothing with schedule = \"constant\"");
   EXPECT_MENTIONS(refusal("[optimizer]\nfinal_learning_rate = 0\n"), "does nothing with schedule = \"constant\"");
   EXPECT_MENTIONS(refusal("[optimizer]\nschedule = \"linear\"\ntotal_steps = 9\ndecay_steps = 2\n"), "\"wsd\" alone");
@@ -102,6 +120,10 @@ TEST(TrainingToml, ScheduleErrorsNameLineAndKey) {
   EXPECT_MENTIONS(refusal("[checkpoint]\nevery = 1\nkeep = 0\n"), "keep");
   EXPECT_MENTIONS(refusal("[checkpoint]\nfolder = \"\"\n"), "expected a path");
   EXPECT_MENTIONS(refusal("[log]\nmetric = \"m\"\n"), "did you mean metrics?");
+  EXPECT_MENTIONS(refusal("[optimizer]\ndecay = \"none\"\n"), "expected one of \"all\", \"matrices\"");
+  EXPECT_MENTIONS(refusal("[data]\npacking = \"pack\"\n"), "expected one of \"auto\", \"packed\"");
+  EXPECT_MENTIONS(refusal("[eval]\nevery = 5\n"), "s.toml:2: [eval] every: there is nothing to evaluate on");
+  EXPECT_MENTIONS(refusal("[eval]\nfile = \"a\"\n"), "s.toml:2: [eval] file: does nothing without every");
 }
 
 }  // namespace
