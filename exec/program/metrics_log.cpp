@@ -53,11 +53,12 @@ std::string line_of(const StepReport& report, double seconds, std::int64_t token
 
 }  // namespace
 
-std::int64_t kept_metrics_bytes(const std::filesystem::path& path, std::int64_t steps_before) {
+KeptMetrics kept_metrics(const std::filesystem::path& path, std::int64_t steps_before) {
   std::ifstream file(path, std::ios::binary);
   std::vector<char> buffer(kLongestLine);
-  std::int64_t kept = 0, last = 0;
-  bool keeps = true;
+  KeptMetrics kept;
+  std::int64_t last = 0;
+  bool keeps = steps_before > 0;  // a fresh run begins the file anew
   for (std::int64_t number = 1; file; ++number) {
     file.getline(buffer.data(), static_cast<std::streamsize>(buffer.size()));
     const std::string_view line(buffer.data());
@@ -70,14 +71,16 @@ std::int64_t kept_metrics_bytes(const std::filesystem::path& path, std::int64_t 
                       path.string(), number));
     last = found->step;
     keeps = keeps && last <= steps_before;
-    if (keeps) kept = static_cast<std::int64_t>(file.tellg());
+    if (!keeps) continue;
+    kept.bytes = static_cast<std::int64_t>(file.tellg());
+    kept.has_evaluation = found->is_evaluation && last == steps_before;
   }
   return kept;
 }
 
 MetricsLog::MetricsLog(const std::filesystem::path& path, std::int64_t steps_before, std::int64_t tokens_per_step)
     : path_(path), steps_before_(steps_before), tokens_per_step_(tokens_per_step) {
-  kept_metrics_bytes(path_, steps_before_);
+  kept_metrics(path_, steps_before_);
 }
 
 MetricsLog::~MetricsLog() {
@@ -88,7 +91,11 @@ void MetricsLog::begin() {
   descriptor_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666);
   if (descriptor_ >= 0 && system_calls().lock(descriptor_) != 0 && errno == EWOULDBLOCK)
     throw InputError(fmt::format("{}: [log] metrics: another run writes to it; name another file", path_.string()));
-  if (descriptor_ >= 0) end_ = kept_metrics_bytes(path_, steps_before_);
+  if (descriptor_ >= 0) {
+    const KeptMetrics kept = kept_metrics(path_, steps_before_);
+    end_ = kept.bytes;
+    has_evaluation_ = kept.has_evaluation;
+  }
   if (descriptor_ < 0 || ::ftruncate(descriptor_, end_) != 0)
     throw std::runtime_error(
         fmt::format("{}: cannot be written: {}", path_.string(), std::generic_category().message(errno)));

@@ -25,6 +25,8 @@ class MetricsLog {
   MetricsLog(const MetricsLog&) = delete;
   MetricsLog& operator=(const MetricsLog&) = delete;
 
+  /// Whether what is kept ends with an evaluation after the step that the run begins behind. REQUIRES: begin().
+  bool has_evaluation() const { return has_evaluation_; }
   /// Takes the file, as far as it is kept. Throws InputError if another run writes to it, std::runtime_error.
   void begin();
   /// What cannot be written is said once and tried again with the next step.
@@ -42,10 +44,15 @@ class MetricsLog {
   int descriptor_ = -1;
   std::int64_t end_ = 0;  // bytes of whole lines in the file
   std::string pending_;   // lines to come
-  bool told_ = false;
+  bool told_ = false, has_evaluation_ = false;
 };
 
-/// Bytes of the leading lines of steps up to `steps_before`. Throws InputError as MetricsLog.
-std::int64_t kept_metrics_bytes(const std::filesystem::path& path, std::int64_t steps_before);
+/// The leading lines of steps up to `steps_before`.
+struct KeptMetrics {
+  std::int64_t bytes = 0;
+  bool has_evaluation = false;  // of `steps_before` itself
+};
+/// Throws InputError as MetricsLog.
+KeptMetrics kept_metrics(const std::filesystem::path& path, std::int64_t steps_before);
 
 }  // namespace penstock::exec

@@ -112,7 +112,9 @@ class Run {
     stops_.emplace(options_.save, setup_, *progress_);
     trained_.executor.control = &stops_->control();
     watch_card();
-    if (training_->steps_done() == 0) evaluate();
+    // A run that was killed may have saved a step and not evaluated it.
+    const bool is_evaluated = metrics_ && metrics_->has_evaluation();
+    if (is_multiple(training_->steps_done(), setup_.scenario.run.eval.every) && !is_evaluated) evaluate();
     progress_->begin();
     train_part();
     while (!result_.stopped && result_.steps < setup_.scenario.run.steps) {

@@ -22,7 +22,7 @@ Operand optional(Operand operand) {
 OperandTable::OperandTable(const Schedule& schedule, const Model& model) : schedule_(schedule), model_(model) {
   const BatchShape batch = schedule.micro_batch;
   for (const LayerKind kind : kKinds)
-    for (const Pass pass : kPasses) uses_[at(kind)][at(pass)] = operand_uses(kind, pass);
+    for (const Pass pass : kAllPasses) uses_[at(kind)][at(pass)] = operand_uses(kind, pass);
   for (const Keep keep : kKeeps) {
     kept_[at(keep)] = kept_region(model, LayerKind::decoder, batch, schedule.layout(keep)).bytes;
     recomputed_[at(keep)] = recomputed_region(model, LayerKind::decoder, batch, schedule.layout(keep)).bytes;

@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <vector>
 
 #include "tests/exec/program/program_fixture.h"
 #include "tests/shared/child_process.h"
@@ -18,7 +19,7 @@ std::string line(int step) { return "{\"step\":" + std::to_string(step) + ",\"lo
 class MetricsTest : public ProgramTest {
  protected:
   std::int64_t kept(const std::string& text, std::int64_t steps_before) const {
-    return kept_metrics_bytes(folder_.write("m", text), steps_before);
+    return kept_metrics(folder_.write("m", text), steps_before).bytes;
   }
   std::string refusal(const std::string& text) const {
     return error_text([&] { kept(text, 100); });
@@ -35,7 +36,49 @@ TEST_F(MetricsTest, LinesOfLaterStepsAndACutOffOneAreNotKept) {
   for (std::int64_t cut = 0; cut < length; ++cut)
     EXPECT_EQ(kept(text.substr(0, text.size() - static_cast<std::size_t>(length - cut)), 9), 2 * length) << cut;
   EXPECT_EQ(kept("", 9), 0);
-  EXPECT_EQ(kept_metrics_bytes(folder_.path() / "none", 9), 0);
+  EXPECT_EQ(kept_metrics(folder_.path() / "none", 9).bytes, 0);
+}
+
+TEST_F(MetricsTest, EvaluationsStandBehindTheirStep) {
+  const auto evaluation = [](int step) { return "{\"step\":" + std::to_string(step) + ",\"eval_loss\":2}\n"; };
+  const std::string first = evaluation(0) + line(1), text = first + line(2) + evaluation(2) + line(3) + evaluation(3);
+  const auto size = [](const std::string& part) { return static_cast<std::int64_t>(part.size()); };
+  EXPECT_EQ(kept(text, 0), 0);  // begun anew
+  EXPECT_EQ(kept(text, 1), size(first));
+  EXPECT_EQ(kept(text, 2), size(first + line(2) + evaluation(2)));
+  const auto has_evaluation = [&](const std::string& lines, std::int64_t step) {
+    return kept_metrics(folder_.write("m", lines), step).has_evaluation;
+  };
+  EXPECT_TRUE(has_evaluation(text, 2));
+  EXPECT_FALSE(has_evaluation(text, 1));
+  EXPECT_FALSE(has_evaluation(first + line(2), 2));
+  EXPECT_MENTIONS(refusal(line(2) + evaluation(1)), "m:2: ");
+  EXPECT_MENTIONS(refusal(evaluation(2) + line(2)), "m:2: ");
+}
+
+/// Losses of steps and evaluations are those of a run without the other, and of one that was cut in two.
+TEST_F(MetricsTest, EvaluationsChangeNoStep) {
+  const auto losses = [](const nlohmann::json& result, const char* list) {
+    std::vector<double> all;
+    for (const nlohmann::json& entry : result[list]) all.push_back(entry["loss"]);
+    return all;
+  };
+  const std::string eval = " --set eval.file=random --set eval.every=2 --set eval.steps=2";
+  const nlohmann::json with = json("run s.toml --json --steps 5" + eval), without = json("run s.toml --json --steps 5");
+  EXPECT_EQ(losses(with, "steps"), losses(without, "steps"));
+  ASSERT_EQ(with["evaluations"].size(), 4u);  // before the first step, after 2, 4 and the last
+  EXPECT_EQ(with["evaluations"][1]["step"], 2);
+  EXPECT_EQ(with["evaluations"][3]["step"], 5);
+  EXPECT_FALSE(without.contains("evaluations"));
+  const std::string more = " --set log.metrics=m --save c";
+  EXPECT_EQ(run("run s.toml --steps 4" + eval + more).code, 0);
+  const nlohmann::json rest = json("run s.toml --json --steps 1 --resume c" + eval + more);
+  ASSERT_EQ(rest["evaluations"].size(), 1u);  // that after step 4 is in the file
+  EXPECT_EQ(losses(rest, "evaluations").front(), losses(with, "evaluations").back());
+  const std::string text = file_text(folder_.path() / "m");
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 9);
+  EXPECT_EQ(run("run s.toml --set eval.every=2").code, 2);
+  EXPECT_MENTIONS(run("run s.toml --set eval.every=2 --set eval.file=none").err, "none");
 }
 
 TEST_F(MetricsTest, AnythingElseIsRefused) {
