@@ -47,7 +47,8 @@ std::string line_of(const StepReport& report, double seconds, std::int64_t token
                                        {"learning_rate", report.learning_rate},
                                        {"skipped", report.skipped},
                                        {"seconds", seconds},
-                                       {"tokens_per_second", static_cast<double>(tokens) / seconds}};
+                                       {"tokens_per_second", static_cast<double>(tokens) / seconds},
+                                       {"trained_tokens", report.trained_tokens}};
   return line.dump() + "\n";
 }
 

@@ -154,9 +154,12 @@ void Progress::operator()(const StepReport& report) {
   status_.clear();
   const bool is_last = report.step >= last_step_;
   if (!json_)
-    print_out(fmt::format("step {:>5}  loss {:.6f}  norm {:<9.4g} lr {:.3e}  {:>9.1f} tokens/s{}{}{}\n", report.step,
+    print_out(fmt::format("step {:>5}  loss {:.6f}  norm {:<9.4g} lr {:.3e}  {:>9.1f} tokens/s{}{}{}{}\n", report.step,
                           report.loss, report.gradient_norm, report.learning_rate,
                           static_cast<double>(tokens_per_step_) / seconds,
+                          report.trained_tokens < tokens_per_step_
+                              ? fmt::format(", {:.1f} trained", static_cast<double>(report.trained_tokens) / seconds)
+                              : "",
                           bound_seconds_ > 0 ? fmt::format("  {:.0f} % of bound", 100 * bound_seconds_ / seconds) : "",
                           is_last ? "" : fmt::format("  {} left", time_left(report.step, seconds)),
                           !report.skipped              ? ""

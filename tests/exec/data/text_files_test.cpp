@@ -245,7 +245,7 @@ TEST_F(TextFiles, FileThatIsNoTextIsRefusedWithWhatMakesTextOfIt) {
       refused("corpus.jsonl.gz", "\x1f\x8b\x08" + "\0"s),
       fmt::format(
           "{0}: is gzip-compressed; data is a text file, a folder with such, a file of tokens (of raw uint16 ids with "
-          "data_kind = \"nanogpt\"), or \"random\". For text of "
+          "kind = \"nanogpt\"), or \"random\". For text of "
           "it: gunzip -c {0} > {0}.txt",
           path("corpus.jsonl.gz").string()));
   EXPECT_MENTIONS(

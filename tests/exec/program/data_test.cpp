@@ -82,7 +82,7 @@ TEST_F(DataTest, WhatIsNoTextIsRefused) {
   expect_error(
       on("a.gz"), 2,
       "a.gz: is gzip-compressed; data is a text file, a folder with such, a file of tokens (of raw uint16 ids with "
-      "data_kind = \"nanogpt\"), or \"random\". For text");
+      "kind = \"nanogpt\"), or \"random\". For text");
   expect_error(on("nothing"), 2, "nothing: has no text to take tokens from; passed over .hidden: hidden\n");
   expect_error(on("empty"), 2, "empty: has no text to take tokens from\n");
   expect_error(on("pipe"), 2, "pipe: is not a regular file");

@@ -37,7 +37,7 @@ class PackedProgramTest : public ProgramTest {
 };
 
 TEST_F(PackedProgramTest, IsSaidAndTrained) {
-  const nlohmann::json result = json("run s.toml --set run.data=chats.tok --json");
+  const nlohmann::json result = json("run s.toml --set data.file=chats.tok --json");
   const std::string data = result["data"]["description"];
   EXPECT_MENTIONS(data, "tokens in 20 documents");
   EXPECT_MENTIONS(data, "packed into ");
@@ -55,7 +55,7 @@ TEST_F(PackedProgramTest, IsSaidAndTrained) {
 
 /// Seven rows or so make an epoch, so that the third step of four rows begins in the second one.
 TEST_F(PackedProgramTest, ResumesInTheMiddleOfAnEpochToTheSameBits) {
-  const std::string with = " --set run.data=chats.tok --json";
+  const std::string with = " --set data.file=chats.tok --json";
   json("run s.toml --steps 5 --save whole" + with);
   for (const char* steps : {"1", "2", "3"}) {
     fs::remove_all(folder_.path() / "part");
@@ -68,15 +68,15 @@ TEST_F(PackedProgramTest, ResumesInTheMiddleOfAnEpochToTheSameBits) {
 }
 
 TEST_F(PackedProgramTest, IsPredictedAndCompared) {
-  json("run s.toml --set run.data=chats.tok --compare cmp --set run.steps=5 --json");
+  json("run s.toml --set data.file=chats.tok --compare cmp --set run.steps=5 --json");
   EXPECT_MENTIONS(file_text(folder_.path() / "cmp/schedule.json").substr(0, 400), "penstock-schedule/2");
   // A schedule of windows is for other data.
   folder_.write("flat.tok",
                 token_file_bytes({{std::vector<std::uint32_t>(200, 7), {}, LongDocument::split}}, vocabulary_));
-  expect_error("run s.toml --set run.data=flat.tok --schedule cmp/schedule.json", 2,
+  expect_error("run s.toml --set data.file=flat.tok --schedule cmp/schedule.json", 2,
                "the schedule is for rows packed, but s.toml has windows");
   const nlohmann::json dumped =
-      json("run s.toml --set run.data=chats.tok --dump d --steps 2 --set policy.name=resident --json");
+      json("run s.toml --set data.file=chats.tok --dump d --steps 2 --set policy.name=resident --json");
   for (const char* file : {"tokens.i32", "labels.i32", "document_starts.i32"})
     EXPECT_EQ(file_text(folder_.path() / "d" / file).size(), 2u * 4 * 32 * 4) << file;
 }
@@ -85,7 +85,7 @@ TEST_F(PackedProgramTest, IsRefusedWhereItCannotBe) {
   const auto refuse = [&](const std::vector<TestDocument>& documents, std::uint32_t vocabulary,
                           const std::string& part) {
     folder_.write("bad.tok", token_file_bytes(documents, vocabulary));
-    expect_error("run s.toml --set run.data=bad.tok", 2, part);
+    expect_error("run s.toml --set data.file=bad.tok", 2, part);
   };
   const std::vector<std::uint32_t> long_one(40, 5);
   refuse({{{1, 2, 3}, {}}, {long_one, {}}}, vocabulary_, "has 40 tokens, a row of 32 holds 33");

@@ -72,9 +72,9 @@ TEST(ScenarioText, RandomDataIsNoFile) {
   const TemporaryFolder folder;
   const std::filesystem::path source = source_folder() / "scenarios/quickstart.toml", target = folder.path() / "p.toml";
   const auto data = [&](const std::string& value) {
-    const TomlDocument document = read_scenario_document(source, {"run.data=\"" + value + "\""});
+    const TomlDocument document = read_scenario_document(source, {"data.file=\"" + value + "\""});
     write_text_file(target, scenario_text(document, source, target, {4, preset_parameters("resident")}));
-    return read_scenario(target).run.data;
+    return read_scenario(target).run.data.file;
   };
   EXPECT_EQ(data("random"), folder.path() / "random");  // the word beside the scenario, wherever that is
   EXPECT_EQ(std::filesystem::weakly_canonical(data("corpus/random")),
