@@ -127,7 +127,8 @@ void GradientStream::make_sum_staging() {
   if (on_host() || !plan_.sums_on_nvme()) return;
   std::int64_t largest[kClasses] = {};
   for (const auto& [layer, last] : plan_.alike)
-    if (travels(layer)) largest[class_of(layer)] = std::max(largest[class_of(layer)], plan_.sum_bytes(layer));
+    if (plan_.trains(layer) && travels(layer))
+      largest[class_of(layer)] = std::max(largest[class_of(layer)], plan_.sum_bytes(layer));
   static constexpr const char* kNames[][2] = {{"gradient sum coming", "gradient sum leaving"},
                                               {"gradient sum edge coming", "gradient sum edge leaving"},
                                               {"gradient sum head coming", "gradient sum head leaving"}};

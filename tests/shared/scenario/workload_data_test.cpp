@@ -42,7 +42,7 @@ TEST_F(WorkloadData, SaysHowRowsArePacked) {
   const PolicyInput input = scenario.policy_input();
   EXPECT_EQ(input.rows, BatchKind::packed);
   EXPECT_DOUBLE_EQ(input.squared_lengths, (49 + 9 + 36 + 16 + 25 + 25) / 3.0);
-  EXPECT_EQ(scenario.run.data, folder_.path() / "d.tok");  // trained on, where nothing else is said
+  EXPECT_EQ(scenario.run.data.file, folder_.path() / "d.tok");  // trained on, where nothing else is said
   EXPECT_EQ(read("").policy_input().rows, BatchKind::windows);
   // Rows that were made shorter since cannot hold longer documents.
   Scenario shorter = scenario;
