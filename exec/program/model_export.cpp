@@ -57,13 +57,13 @@ ModelFolderOptions export_options(const Scenario& scenario) {
   ModelFolderOptions options;
   options.to = checkpoint.export_to;
   options.like = checkpoint.export_like;
-  if (options.like.empty() && scenario.run.weights.empty())
+  if (options.like.empty() && scenario.run.init.weights.empty())
     throw InputError(
         fmt::format("{}: [checkpoint] export: the run starts from no published weights, so nothing says which "
                     "config.json and tokenizer go with its own; give export_like = FOLDER",
                     scenario.path.string()));
   std::error_code error;
-  const fs::path& weights = scenario.run.weights;
+  const fs::path& weights = scenario.run.init.weights;
   if (options.like.empty()) options.like = fs::is_directory(weights, error) ? weights : weights.parent_path();
   if (options.like.empty()) options.like = ".";
   options.type = checkpoint.export_fp32 ? StoredType::f32 : StoredType::bf16;

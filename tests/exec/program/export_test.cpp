@@ -46,7 +46,7 @@ TEST_F(ExportTest, OfARunIsThatOfItsCheckpoint) {
   Checkpoint(folder_.path() / "c").read(model_.layers[0].tensors[0], StatePart::master, 0, master);
   EXPECT_EQ(exported("whole", "model.embed_tokens.weight", 8), master);
   EXPECT_NE(exported("out", "model.embed_tokens.weight", 8), master);
-  EXPECT_EQ(run("run w.toml --steps 1 --set run.weights=out").code, 0);
+  EXPECT_EQ(run("run w.toml --steps 1 --set init.weights=out").code, 0);
 }
 
 TEST_F(ExportTest, IsRefusedBeforeTraining) {
