@@ -19,7 +19,7 @@ struct MeasuredNvme {
 /// How long is measured; shorter for tests.
 struct NvmeEffort {
   double point_seconds = 0.3;     // each size and number of transfers, each way
-  double both_seconds = 3;        // reading and writing at once
+  double both_seconds = 10;       // reading, and reading and writing at once: caches must not decide it
   double sustained_seconds = 20;  // writing without a pause, long enough for most caches of a drive to fill up
   std::int64_t most_bytes = std::int64_t{8} << 30;
 };

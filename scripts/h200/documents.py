@@ -1,38 +1,54 @@
 #!/usr/bin/env python3
-"""Writes a token file of documents whose lengths are uniform in the logarithm, of whose tokens two thirds are trained on.
+"""Makes a token file for runs that time or check packed rows.
 
-  PYTHONPATH=scripts scripts/python scripts/h200/documents.py OUT VOCABULARY SHORTEST LONGEST TOKENS text|random
+  documents.py OUT.tok VOCABULARY ROW TOKENS SEED [FLAT.bin]
 
-text: bytes of docs/*.md, which can be learnt; random: ids of the whole vocabulary, which cannot, and keep the matrix
-units as busy as real ones. The seed is fixed. What scripts/h200/packed trains on; made where there is a network.
+Documents of 50 to 2,000 tokens, uniform in the logarithm, at least TOKENS in all. Their turns of 10 to 200 tokens are
+trained on by turns; the first is not. A token of the whole vocabulary has four successors, so that there is something to
+learn, and matrix units are as busy as with a text. FLAT.bin gets the same tokens as one text without masks, as llm.c
+writes it.
 """
-import glob
+import array
+import math
+import os
 import random
 import sys
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from prepare_data.token_file import REFUSE, TokenFileWriter
 from prepare_data.tokens import Tokens
 
 
-def main(out, vocabulary, shortest, longest, tokens, kind):
-    numbers = random.Random(3)
-    text = b"".join(open(path, "rb").read() for path in sorted(glob.glob("docs/*.md"))) if kind == "text" else b""
-    writer = TokenFileWriter(out, vocabulary, longest - 1, kind, 1)
-    try:
-        while writer.tokens < tokens:
-            length = int(shortest * (longest / shortest) ** numbers.random())
-            if kind == "text":
-                begin = numbers.randrange(len(text) - length)
-                ids = list(text[begin : begin + length])
-            else:
-                ids = [numbers.randrange(vocabulary) for _ in range(length)]
-            writer.add(Tokens(ids, bytes(3 * i > length for i in range(length))), REFUSE)
-        print(f"{out}: {writer.commit()} bytes, {writer.tokens} tokens")
-    finally:
-        writer.discard()
+def loss_bits(chance, length):
+    bits = bytearray()
+    while len(bits) < length:
+        bits += bytes([bool(bits) and not bits[-1]]) * chance.randrange(10, 200)
+    return bytes(bits[:length])
+
+
+def write(out, vocabulary, row, tokens, seed, flat):
+    chance = random.Random(seed)
+    successors = [chance.choices(range(vocabulary), k=4) for _ in range(vocabulary)]
+    writer = TokenFileWriter(out, vocabulary, row, "made", 0)
+    documents, text = 0, array.array("I")
+    while writer.tokens < tokens:
+        ids = [chance.randrange(vocabulary)]
+        for _ in range(int(math.exp(chance.uniform(math.log(50), math.log(2000)))) - 1):
+            ids.append(chance.choice(successors[ids[-1]]))
+        trained = loss_bits(chance, len(ids))
+        if any(trained):
+            writer.add(Tokens(ids, trained), REFUSE)
+            text.extend(ids)
+            documents += 1
+    writer.commit()
+    if flat:
+        with open(flat, "wb") as file:
+            array.array("i", [20240801, 7, len(text)] + [0] * 253).tofile(file)
+            text.tofile(file)
+    print(f"{out}: {documents} documents, {writer.tokens} tokens, {writer.trained} of them trained on")
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 7 or sys.argv[6] not in ("text", "random"):
+    if len(sys.argv) not in (6, 7):
         sys.exit(__doc__)
-    main(sys.argv[1], *map(int, sys.argv[2:6]), sys.argv[6])
+    write(sys.argv[1], *map(int, sys.argv[2:6]), sys.argv[6] if len(sys.argv) == 7 else None)

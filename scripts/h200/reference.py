@@ -9,7 +9,8 @@ ONE and MANY are what `penstock-exec run --dump FOLDER` leaves after one and aft
 relative error (Frobenius) against fp32 is at most the larger of 1e-2 and 1.5 times the error of PyTorch's own bf16 run;
 the loss curve passes if no step is off by more than 1 % from fp32. PyTorch's curve with bf16 weights and an fp32 master,
 which are our numerics, is given beside it. Gradients are compared from weights that bf16 holds exactly, so that only
-the arithmetic differs. The curve must not start there: the forward sees weights rounded to bf16, and from exact ones the
+the arithmetic differs. Packed rows are given to PyTorch as a mask and positions, made from where documents begin. The
+curve must not start there: the forward sees weights rounded to bf16, and from exact ones the
 first small updates would all round back, while from fp32 ones they show on average.
 """
 import json
@@ -20,9 +21,6 @@ import numpy
 import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM
-
-
-IGNORED = -100
 
 
 def build(config_path, dtype):
@@ -56,40 +54,25 @@ def loaded(config_path, weights, dtype):
     return model.train()
 
 
-class Rows:
-    """What a step is trained on: inputs and labels [sequences, length], document starts of packed rows."""
-
-    def __init__(self, inputs, labels, starts=None):
-        self.inputs, self.labels, self.starts = inputs, labels, starts
-        self.count = (labels != IGNORED).sum().item()
-
-    def parts(self, micro_batch):
-        for begin in range(0, self.inputs.shape[0], micro_batch):
-            rows = slice(begin, begin + micro_batch)
-            yield self.inputs[rows], self.labels[rows], self.extra(rows)
-
-    def extra(self, rows):
-        """Of packed rows: positions within documents, and a mask in which each document is alone."""
-        if self.starts is None:
-            return {}
-        starts, place = self.starts[rows], torch.arange(self.inputs.shape[1], device=self.inputs.device)
-        seen = (starts[:, :, None] == starts[:, None, :]) & (place[:, None] >= place[None, :])
-        return {"position_ids": place - starts, "attention_mask": seen[:, None]}
+def within_documents(starts):
+    """What SDPA and the rotary embedding are to be told of rows whose places' documents begin at `starts`."""
+    place = torch.arange(starts.shape[1], device=starts.device)
+    visible = (place[None, None, :] <= place[None, :, None]) & (place[None, None, :] >= starts[:, :, None])
+    return {"attention_mask": visible[:, None], "position_ids": place[None] - starts}
 
 
 def step_loss(model, rows, micro_batch):
-    """Backpropagates the mean loss of one optimizer step's labels that count, micro-batch by micro-batch."""
+    """Backpropagates the mean loss of the labels that count in one optimizer step, micro-batch by micro-batch."""
+    tokens, labels, starts = rows
     total = 0.0
-    for inputs, labels, extra in rows.parts(micro_batch):
-        if "attention_mask" in extra:  # as it is added to scores
-            none = torch.zeros((), dtype=model.dtype, device=inputs.device)
-            extra["attention_mask"] = torch.where(extra["attention_mask"], none, torch.finfo(model.dtype).min)
-        logits = model(inputs, **extra).logits.float()
-        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORED,
-                                                 reduction="sum")
-        (loss / rows.count).backward()
+    count = (labels >= 0).sum().item()
+    for begin in range(0, tokens.shape[0], micro_batch):
+        part = slice(begin, begin + micro_batch)
+        logits = model(tokens[part], **({} if starts is None else within_documents(starts[part]))).logits.float()
+        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels[part].flatten(), reduction="sum")
+        (loss / count).backward()
         total += loss.item()
-    return total / rows.count
+    return total / count
 
 
 def gradients(model):
@@ -101,19 +84,20 @@ def relative(a, b):
 
 
 def load_dump(folder):
+    """What the run says, and of each step tokens, labels and, of packed rows, where documents begin."""
     run = json.load(open(f"{folder}/run.json"))
 
     def read(name):
-        values = numpy.fromfile(f"{folder}/{name}.i32", dtype="<i4").reshape(run["tokens_shape"])
-        return torch.from_numpy(values.astype("int64")).cuda()
+        ids = numpy.fromfile(f"{folder}/{name}.i32", dtype="<i4").reshape(run["tokens_shape"])
+        return torch.from_numpy(ids.astype("int64")).cuda()
 
     tokens = read("tokens")
-    if run["rows"] == "packed":
-        return run, [Rows(*step) for step in zip(tokens, read("labels"), read("document_starts"))]
-    return run, [Rows(step[:, :-1], step[:, 1:]) for step in tokens]
+    if os.path.exists(f"{folder}/labels.i32"):
+        return run, list(zip(tokens, read("labels"), read("document_starts")))
+    return run, [(step[:, :-1], step[:, 1:], None) for step in tokens]
 
 
-def loss_curve(config_path, weights, run, tokens, dtype):
+def loss_curve(config_path, weights, run, steps, dtype):
     """AdamW with clipping on an fp32 master; forward and backward in dtype."""
     model = loaded(config_path, weights, dtype)
     stored = load_file(weights)
@@ -126,7 +110,7 @@ def loss_curve(config_path, weights, run, tokens, dtype):
     curve = []
     for step in range(len(run["losses"])):
         model.zero_grad()
-        curve.append(step_loss(model, tokens[step], run["micro_batch"]))
+        curve.append(step_loss(model, steps[step], run["micro_batch"]))
         for parameter, master in pairs:
             master.grad = parameter.grad.float()
         torch.nn.utils.clip_grad_norm_(masters, run["max_norm"])
@@ -144,16 +128,16 @@ def worst(ours, theirs):
 def check(config_path, weights, one, curve_weights, many, report_path):
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False
-    first, tokens = load_dump(one)
+    first, steps = load_dump(one)
     ours = load_file(f"{one}/gradients.safetensors")
     micro_batch = first["micro_batch"]
 
     model = loaded(config_path, weights, torch.float32)
-    loss32 = step_loss(model, tokens[0], micro_batch)
+    loss32 = step_loss(model, steps[0], micro_batch)
     exact = gradients(model)
     rows, bad = [], 0
     half = loaded(config_path, weights, torch.bfloat16)
-    loss16 = step_loss(half, tokens[0], micro_batch)
+    loss16 = step_loss(half, steps[0], micro_batch)
     for name, gradient in gradients(half).items():
         theirs = relative(gradient, exact[name])
         mine = relative(ours[name].cuda().float().reshape(exact[name].shape), exact[name])
@@ -164,9 +148,9 @@ def check(config_path, weights, one, curve_weights, many, report_path):
         bad += 1
     del half, model
 
-    run, tokens = load_dump(many)
-    curve = loss_curve(config_path, curve_weights, run, tokens, torch.float32)
-    mixed = loss_curve(config_path, curve_weights, run, tokens, torch.bfloat16)
+    run, steps = load_dump(many)
+    curve = loss_curve(config_path, curve_weights, run, steps, torch.float32)
+    mixed = loss_curve(config_path, curve_weights, run, steps, torch.bfloat16)
     curve_error, mixed_error = worst(run["losses"], curve), worst(run["losses"], mixed)
 
     rows.sort(key=lambda r: -r["penstock"])
