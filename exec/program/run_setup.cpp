@@ -97,11 +97,11 @@ std::string_view words(BatchKind rows) {
 /// The file decides which rows it can make; nothing of it is ignored because somebody asked for others.
 void require_packing(Packing packing, const TokenSource& tokens, const fs::path& scenario) {
   if (packing == Packing::automatic || (packing == Packing::packed) == (tokens.rows() == BatchKind::packed)) return;
-  throw InputError(fmt::format(
-      "{}: [data] packing: is \"{}\", but rows of {} are {}: {}", scenario.string(),
-      kPackings[static_cast<std::size_t>(packing)], tokens.describe(), words(tokens.rows()),
-      packing == Packing::windows ? "windows would ignore where documents begin and what is not trained on"
-                                  : "it is one text, all of which is trained on"));
+  throw InputError(fmt::format("{}: [data] packing: is \"{}\", but rows of {} are {}: {}", scenario.string(),
+                               kPackings[static_cast<std::size_t>(packing)], tokens.describe(), words(tokens.rows()),
+                               packing == Packing::windows
+                                   ? "windows would ignore where documents begin and what is not trained on"
+                                   : "it is one text, all of which is trained on"));
 }
 
 /// What [eval] reads. Its rows must be of the kind that the schedule's are.
@@ -111,10 +111,10 @@ void open_held_out(const TokenShape& shape, RunSetup& setup) {
   auto tokens =
       open_tokens(run.eval.file, run.eval.kind, scenario.path, shape, random_key(run.data.seed, "evaluation"));
   if (tokens->rows() != setup.tokens->rows())
-    throw InputError(fmt::format("{}: [eval] file: rows of {} are {}, and those that are trained on {}; give a file of "
-                                 "the same kind",
-                                 scenario.path.string(), tokens->describe(), words(tokens->rows()),
-                                 words(setup.tokens->rows())));
+    throw InputError(
+        fmt::format("{}: [eval] file: rows of {} are {}, and those that are trained on {}; give a file of "
+                    "the same kind",
+                    scenario.path.string(), tokens->describe(), words(tokens->rows()), words(setup.tokens->rows())));
   setup.evaluation.emplace().tokens = std::move(tokens);
 }
 

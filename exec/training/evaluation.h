@@ -14,7 +14,7 @@
 namespace penstock::exec {
 
 struct EvaluationReport {
-  std::int64_t step = 0;  // after which it was made
+  std::int64_t step = 0;    // after which it was made
   double loss = 0;          // mean over those tokens of its rows that are trained on in such rows, natural log
   std::int64_t tokens = 0;  // how many these are
   double seconds = 0;

@@ -54,8 +54,8 @@ class OperandTable {
   const Model& model_;
   template <typename T>
   using ByPass = std::array<T, kAllPasses.size()>;
-  std::array<ByPass<std::span<const OperandUse>>, 3> uses_{};      // by LayerKind, Pass
-  std::array<std::int64_t, kKeeps.size()> kept_{}, recomputed_{};  // by Keep, of a decoder layer
+  std::array<ByPass<std::span<const OperandUse>>, 3> uses_{};                   // by LayerKind, Pass
+  std::array<std::int64_t, kKeeps.size()> kept_{}, recomputed_{};               // by Keep, of a decoder layer
   std::array<ByPass<std::array<std::int64_t, kKeeps.size()>>, 3> workspace_{};  // by LayerKind, Pass, Keep
 };
 

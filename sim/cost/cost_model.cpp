@@ -226,7 +226,7 @@ class CostModel {
     cost.latency_seconds = machine_.nvme.latency_seconds;
     cost.fluid_seconds = bytes / rate;
     cost.demand[reads ? kNvmeRead : kNvmeWrite] = 1;
-    use(cost, kDram, 2 * bytes);                      // moved, and once more for the checksums
+    use(cost, kDram, 2 * bytes);  // moved, and once more for the checksums
     return cost;
   }
 

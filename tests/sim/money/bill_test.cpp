@@ -111,7 +111,9 @@ TEST(Bill, TextAndJsonSayTheSame) {
   const std::string text = bill_text(bill(cost));
   EXPECT_MENTIONS(text, "training            50 h (2.1 days), 40.0 h to 62 h (2.6 days): 1B tokens in 10,000 steps\n");
   EXPECT_MENTIONS(text, "rented              120 EUR, 96.00 EUR to 150 EUR; 2.4 EUR/h: given\n");
-  EXPECT_MENTIONS(text, "bought              no price is known of card rtx4090 and host desktop and memory; give --price, EUR of the machine\n");
+  EXPECT_MENTIONS(
+      text,
+      "bought              no price is known of card rtx4090 and host desktop and memory; give --price, EUR of the machine\n");
   const nlohmann::ordered_json json = bill_json(*bill(cost));
   EXPECT_EQ(json.at("hours"), 50);
   EXPECT_EQ(json.at("hours_range"), nlohmann::ordered_json::array({40.0, 62.5}));
