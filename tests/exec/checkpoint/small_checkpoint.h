@@ -12,7 +12,7 @@ namespace penstock::exec {
 
 inline RunDescription description_of(const SmallRun& run, std::uint64_t seed = 7) {
   RunOptions options;
-  options.seed = seed;
+  options.init.seed = options.data.seed = seed;
   return describe_run(run.schedule(), options, "random");
 }
 
