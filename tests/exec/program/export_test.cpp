@@ -32,33 +32,33 @@ class ExportTest : public ProgramTest {
 };
 
 TEST_F(ExportTest, OfARunIsThatOfItsCheckpoint) {
-  const Outcome run_outcome = run("run w.toml --steps 2 --save c --export out");
+  const Outcome run_outcome = run("run w.toml --steps 2 --save c --export tuned");
   EXPECT_EQ(run_outcome.code, 0) << run_outcome.err;
-  EXPECT_MENTIONS(run_outcome.out, "exported to out: 1 file of weights in bf16, ");
+  EXPECT_MENTIONS(run_outcome.out, "exported to tuned: 1 file of weights in bf16, ");
   EXPECT_MENTIONS(run_outcome.out, "; as in base: config.json, tokenizer.json\n");
-  EXPECT_EQ(file_text(folder_.path() / "out/tokenizer.json"), "a tokenizer");
+  EXPECT_EQ(file_text(folder_.path() / "tuned/tokenizer.json"), "a tokenizer");
   const Outcome outcome = run("export c --to later --like base");
   EXPECT_EQ(outcome.code, 0) << outcome.err;
-  EXPECT_EQ(file_text(folder_.path() / "out/model.safetensors"), file_text(folder_.path() / "later/model.safetensors"));
+  EXPECT_EQ(file_text(folder_.path() / "tuned/model.safetensors"), file_text(folder_.path() / "later/model.safetensors"));
   EXPECT_EQ(json("export c --to fp32 --like base --type fp32 --shard 20kB --json")["weights"].size(), 30u);
   EXPECT_EQ(json("export c --to whole --like base --type fp32 --json")["weights"][0]["tensors"], 36);
   std::vector<float> master(8);
   Checkpoint(folder_.path() / "c").read(model_.layers[0].tensors[0], StatePart::master, 0, master);
   EXPECT_EQ(exported("whole", "model.embed_tokens.weight", 8), master);
-  EXPECT_NE(exported("out", "model.embed_tokens.weight", 8), master);
-  EXPECT_EQ(run("run w.toml --steps 1 --set init.weights=out").code, 0);
+  EXPECT_NE(exported("tuned", "model.embed_tokens.weight", 8), master);
+  EXPECT_EQ(run("run w.toml --steps 1 --set init.weights=tuned").code, 0);
 }
 
 TEST_F(ExportTest, IsRefusedBeforeTraining) {
   expect_error("run w.toml --steps 1 --export base", 2, "--export base: would replace what this command reads");
-  expect_error("run w.toml --steps 1 --export base/out", 2, "lies in the folder");
+  expect_error("run w.toml --steps 1 --export base/tuned", 2, "lies in the folder");
   expect_error("run w.toml --steps 1 --save c --export c", 2, "would be written twice");
   folder_.write("there/file", "");
   expect_error("run w.toml --steps 1 --export there", 2, "it is there already");
-  expect_error("run s.toml --steps 1 --export out", 2, "give export_like = FOLDER");
-  expect_error("run w.toml --steps 1 --set checkpoint.export_shard=5 --export out", 2, "export_shard");
-  EXPECT_FALSE(fs::exists(folder_.path() / "out"));
-  EXPECT_EQ(run("run s.toml --steps 1 --export out --set checkpoint.export_like=base").code, 0);
+  expect_error("run s.toml --steps 1 --export tuned", 2, "give export_like = FOLDER");
+  expect_error("run w.toml --steps 1 --set checkpoint.export_shard=5 --export tuned", 2, "export_shard");
+  EXPECT_FALSE(fs::exists(folder_.path() / "tuned"));
+  EXPECT_EQ(run("run s.toml --steps 1 --export tuned --set checkpoint.export_like=base").code, 0);
   expect_error("export nothing --to x --like base", 2, "nothing");
   EXPECT_EQ(run("run s.toml --steps 1 --save c").code, 0);
   expect_error("export c --to c/x --like base", 2, "lies in the folder");
