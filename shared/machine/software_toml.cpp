@@ -57,19 +57,29 @@ void apply_gpu(const TomlDocument& document, Machine& machine) {
     }
 }
 
+void cap_adamw(double most, Cpu& cpu) {
+  if (cpu.adamw_by_threads.empty())
+    cpu.adamw_by_threads.push_back({cpu.cores, cpu.dram_bytes_per_second / cpu.adamw_bytes_per_parameter});
+  for (ThreadRate& rate : cpu.adamw_by_threads) rate.per_second = std::min(rate.per_second, most);
+}
+
+/// What the program reaches on a host: that of the host's own table, key by key, else that of any.
 void apply_cpu(const TomlDocument& document, Machine& machine) {
-  TomlSection section(document, "cpu");
-  Cpu& cpu = machine.cpu;
-  if (section.has("passes")) machine.software.pass_bytes_per_second = section.bandwidth("passes");
-  if (section.has("adamw")) {
-    // A cap in bytes of DRAM traffic, so that the table keeps its meaning.
-    const double bytes = section.number("adamw_bytes_per_parameter", 1, 1000);
-    const double most = section.rate("adamw") * bytes / cpu.adamw_bytes_per_parameter;
-    if (cpu.adamw_by_threads.empty())
-      cpu.adamw_by_threads.push_back({cpu.cores, cpu.dram_bytes_per_second / cpu.adamw_bytes_per_parameter});
-    for (ThreadRate& rate : cpu.adamw_by_threads) rate.per_second = std::min(rate.per_second, most);
-  }
-  section.finish();
+  const std::string own = "cpu." + machine.host.stem().string();
+  double adamw_traffic = 0;  // a cap in bytes of DRAM traffic per second, so that the machine's table keeps its meaning
+  const auto read = [&](const std::string& table, bool counts) {  // the others are read for their mistakes
+    TomlSection section(document, table);
+    const double passes = section.has("passes") ? section.bandwidth("passes") : 0;
+    const double adamw =
+        section.has("adamw") ? section.number("adamw_bytes_per_parameter", 1, 1000) * section.rate("adamw") : 0;
+    section.finish();
+    if (counts && passes > 0) machine.software.pass_bytes_per_second = passes;
+    if (counts && adamw > 0) adamw_traffic = adamw;
+  };
+  read("cpu", true);
+  for (const auto& [name, table] : document.tables)
+    if (name.starts_with("cpu.")) read(name, name == own);
+  if (adamw_traffic > 0) cap_adamw(adamw_traffic / machine.cpu.adamw_bytes_per_parameter, machine.cpu);
 }
 
 /// Uploads move so many times the bytes of the bf16 weights.
@@ -91,7 +101,7 @@ void pack_uploads(double packing, LinkDirection& h2d, double& duplex) {
 
 void apply_software(const std::filesystem::path& path, Machine& machine) {
   const TomlDocument document = read_toml(path);
-  check_tables(document, {"gpu", "attention", "attention.", "cpu", "link", "settings", "memory."});
+  check_tables(document, {"gpu", "attention", "attention.", "cpu", "cpu.", "link", "settings", "memory."});
   TomlSection top(document, "");
   machine.software.name = top.text("name");
   if (top.has("memory_of")) top.text("memory_of");

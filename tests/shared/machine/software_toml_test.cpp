@@ -86,6 +86,25 @@ TEST_F(SoftwareFile, AdamwIsCappedByItsTraffic) {
   EXPECT_DOUBLE_EQ(bare.cpu.adamw_by_threads[0].per_second, 2e9);
 }
 
+// [cpu.<host>] is of the machine composed with that file of scenarios/hosts, key by key; another host has [cpu].
+TEST_F(SoftwareFile, AHostHasItsOwnRates) {
+  const std::string text =
+      "[cpu]\npasses = \"21 GB/s\"\nadamw = \"1 Gparam/s\"\nadamw_bytes_per_parameter = 26\n"
+      "[cpu.grace]\npasses = \"45 GB/s\"\n[cpu.xeon]\nadamw = \"3 Gparam/s\"\nadamw_bytes_per_parameter = 26\n";
+  const auto beside = [&](const char* host) {
+    Machine machine = round_machine();
+    machine.host = host;
+    return applied(text, machine);
+  };
+  EXPECT_EQ(beside("").software.pass_bytes_per_second, 21e9);
+  EXPECT_EQ(beside("hosts/grace.toml").software.pass_bytes_per_second, 45e9);
+  EXPECT_DOUBLE_EQ(beside("hosts/grace.toml").cpu.adamw_by_threads[1].per_second, 1e9);
+  EXPECT_EQ(beside("hosts/xeon.toml").software.pass_bytes_per_second, 21e9);
+  EXPECT_DOUBLE_EQ(beside("hosts/xeon.toml").cpu.adamw_by_threads[1].per_second, 3e9);
+  // A mistake in the table of another host is one all the same.
+  EXPECT_NE(error_of("[cpu.grace]\npases = \"45 GB/s\"\n").find("s.toml:3: [cpu.grace] pases"), std::string::npos);
+}
+
 TEST_F(SoftwareFile, KernelsThatAreNotFusedMoveTheirDataMoreOften) {
   Machine machine = round_machine();
   machine.gpu.elementwise = {{std::nullopt, 1e6, 1e-3}};
