@@ -103,7 +103,7 @@ TEST(Published, RowsThatNoFileWasMadeFromAreMet) {
   EXPECT_LE(std::abs(long_row->signed_error), 0.15);
 }
 
-// Rows of other systems than ml_dataflow. Asked for was a maximum of 25 %: docs/validation.md says why it is 25.4.
+// Rows of other systems than ml_dataflow.
 TEST(Published, OtherSystemsAreMet) {
   const auto tests = [](const PublishedRow& row) { return row.assumed.empty() && !row.calibrates; };
   std::map<std::string, std::vector<double>> systems, by_convention;
@@ -136,7 +136,7 @@ TEST(Published, OtherSystemsAreMet) {
   EXPECT_LE(mean_of(by_convention), 0.15);
   std::sort(others.begin(), others.end());
   EXPECT_LE(others[(9 * others.size() + 9) / 10 - 1], 0.12);
-  EXPECT_LE(others.back(), 0.26);
+  EXPECT_LE(others.back(), 0.25);
   EXPECT_GE(in_range, 0.95 * static_cast<double>(others.size()));
 }
 
