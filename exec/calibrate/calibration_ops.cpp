@@ -67,7 +67,10 @@ TemplateBinding unbound_template(const CalibrationOp& op, const Model& model, Ba
 }
 
 std::vector<CalibrationOp> calibration_ops(const Scenario& scenario, std::span<const ElementType> gradients) {
-  const BatchShape batch = scenario.shape(scenario.micro_batch);
+  BatchShape batch = scenario.shape(scenario.micro_batch);
+  // What attention is timed on are these rows, not the mean of the file.
+  if (batch.kind == BatchKind::packed)
+    batch.squared_lengths = squared_lengths(calibration_rows(scenario), batch.sequence_length);
   const LayoutOptions layout{Keep::input, scenario.policy.numerics.chunking, 0};
   std::vector<CalibrationOp> ops;
   const auto add = [&](LayerKind kind, Pass pass, bool accumulates, ElementType gradient) {

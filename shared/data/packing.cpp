@@ -161,6 +161,12 @@ void RowPacking::fill(std::int64_t step, std::int64_t rows_per_step, PackedRows&
   }
 }
 
+double squared_lengths(const PackedRows& rows, std::int64_t row_length) {
+  double squares = 0;  // of n places, each 2 i + 1: n^2
+  for (const std::int32_t position : rows.positions) squares += 2.0 * position + 1;
+  return squares * static_cast<double>(row_length) / static_cast<double>(rows.positions.size());
+}
+
 void RowPacking::fill_row(std::uint64_t row, std::uint64_t epoch, PackedRows& rows) const {
   std::int32_t place = 0;
   for (std::uint32_t i = row_begin_[row]; i < row_begin_[row + 1]; ++i) {

@@ -33,6 +33,9 @@ struct PackedRows {
   std::int64_t trained = 0;                   // labels that count: what a step's loss is divided by
 };
 
+/// As PackingReport::squared_lengths, of these rows alone. REQUIRES: rows of that length, one at least.
+double squared_lengths(const PackedRows& rows, std::int64_t row_length);
+
 /// Of one epoch.
 struct PackingReport {
   std::int64_t rows = 0, documents = 0;  // documents: pieces of split ones each count

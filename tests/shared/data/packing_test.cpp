@@ -72,6 +72,9 @@ TEST(Packing, PutsEachIntoTheFullestRowThatHasRoom) {
   EXPECT_EQ(packed.packing.report().places, 25);
   // 6 and 4, 7 and 3, 5 and what is behind it.
   EXPECT_DOUBLE_EQ(packed.packing.report().squared_lengths, (36 + 16 + 49 + 9 + 25 + 25) / 3.0);
+  PackedRows rows;
+  packed.packing.fill(1, 3, rows);
+  EXPECT_DOUBLE_EQ(squared_lengths(rows, 10), (36 + 16 + 49 + 9 + 25 + 25) / 3.0);
   EXPECT_EQ(packed.packing.report().trained_tokens, 25);
   EXPECT_EQ(sorted_rows(packed.step(1, 3), 10), (std::vector<List>{{0, 1, 2, 3, 4, 5, 100, 101, 102, 103},
                                                                    {300, 301, 302, 303, 304, 305, 306, 200, 201, 202},
