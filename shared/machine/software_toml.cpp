@@ -19,9 +19,9 @@ void widen_elementwise(Gpu& gpu, double layers, double optimizer) {
   const auto is = [](std::optional<KernelId> kernel) {
     return [kernel](const ElementwisePoint& point) { return point.kernel == kernel; };
   };
-  if (std::ranges::none_of(gpu.elementwise, is(KernelId::adamw))) {
+  if (std::none_of(gpu.elementwise.begin(), gpu.elementwise.end(), is(KernelId::adamw))) {
     std::vector<ElementwisePoint> points;
-    std::ranges::copy_if(gpu.elementwise, std::back_inserter(points), is(std::nullopt));
+    std::copy_if(gpu.elementwise.begin(), gpu.elementwise.end(), std::back_inserter(points), is(std::nullopt));
     if (points.empty() && gpu.hbm_bytes_per_second > 0)
       points = {{std::nullopt, 1, 1 / (gpu.hbm_bytes_per_second * gpu.elementwise_efficiency)}};
     for (ElementwisePoint& point : points) point.kernel = KernelId::adamw;
