@@ -23,7 +23,9 @@ class Ledger {
       count_update(run.first, layers);
       count_drive(run.first, layers);
     }
-    traffic_.ring_nvme_read = (from_drive_ + (2 * groups_ - 1) * beyond_ring(from_drive_)) * plan_.weight_bytes(1);
+    traffic_.ring_nvme_read =
+        (from_drive_ + (groups_ - 1) * beyond_ring(from_drive_) + groups_ * beyond_ring(back_from_drive_)) *
+        plan_.weight_bytes(1);
     return traffic_;
   }
 
@@ -140,8 +142,10 @@ class Ledger {
         traffic_.nvme_read += layers * plan_.weight_bytes(layer);
       else if (plan_.is_edge(layer))
         traffic_.nvme_read += layers * plan_.weight_bytes(layer) * edge_loads();
-      else
+      else {
         from_drive_ += layers;
+        if (plan_.has_backward(layer)) back_from_drive_ += layers;
+      }
     }
     if (!plan_.trains(layer)) return;
     for (const Plan::StateTensor& tensor : plan_.state_tensors) {
@@ -157,7 +161,8 @@ class Ledger {
 
   const Plan& plan_;
   std::int64_t groups_;
-  std::int64_t from_drive_ = 0;  // decoder layers whose weights pass from there through a ring
+  std::int64_t from_drive_ = 0;       // decoder layers whose weights pass from there through a ring
+  std::int64_t back_from_drive_ = 0;  // those of them that backward visits
   StepTraffic traffic_;
 };
 

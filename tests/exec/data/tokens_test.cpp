@@ -75,7 +75,7 @@ TEST(Tokens, EveryByteThatOccursMustBeInTheVocabulary) {
               byte_tokens(text_of("abcdefgh", "x.txt"), {2, 4, 'h'}, 1);
             }),
             "x.txt: bytes are the tokens, and byte 104 occurs in it (first behind 7 bytes); the model's vocabulary has "
-            "104 ids. 256 are enough for any bytes; data = \"random\" works with any vocabulary");
+            "104 ids. 256 are enough for any bytes; [data] file = \"random\" works with any vocabulary");
   EXPECT_MENTIONS(error_text([] {
                     byte_tokens(text_of("gr\xc3\xbc\xc3\x9f dich"), {2, 4, 128}, 1);
                   }),

@@ -18,7 +18,7 @@ class ExportTest : public ProgramTest {
     folder_.write("base/tokenizer.json", "a tokenizer");
     std::string scenario = kScenario;
     scenario.replace(scenario.find("model.json"), 10, "base/config.json");
-    folder_.write("w.toml", scenario + "weights = \"base\"\n");
+    folder_.write("w.toml", scenario + "[init]\nweights = \"base\"\n");
     model_ = make_model(read_model_config(folder_.path() / "base/config.json"));
     folder_.write("base/model.safetensors", safetensors_text(published_tensors(model_)));
   }
@@ -39,7 +39,8 @@ TEST_F(ExportTest, OfARunIsThatOfItsCheckpoint) {
   EXPECT_EQ(file_text(folder_.path() / "tuned/tokenizer.json"), "a tokenizer");
   const Outcome outcome = run("export c --to later --like base");
   EXPECT_EQ(outcome.code, 0) << outcome.err;
-  EXPECT_EQ(file_text(folder_.path() / "tuned/model.safetensors"), file_text(folder_.path() / "later/model.safetensors"));
+  EXPECT_EQ(file_text(folder_.path() / "tuned/model.safetensors"),
+            file_text(folder_.path() / "later/model.safetensors"));
   EXPECT_EQ(json("export c --to fp32 --like base --type fp32 --shard 20kB --json")["weights"].size(), 30u);
   EXPECT_EQ(json("export c --to whole --like base --type fp32 --json")["weights"][0]["tensors"], 36);
   std::vector<float> master(8);

@@ -57,7 +57,7 @@ TEST_F(OutputsTest, FoldersOfACheckpointAreNotDumpedOrComparedInto) {
 TEST_F(OutputsTest, NothingGoesWhereASaveWritesBesideItsFolder) {
   for (const char* file : {"ck.lock", "ck.partial", "ck.new", "ck.previous", "./other/../CK.LOCK"}) {
     fs::create_directories(folder_.path() / "other");
-    expect_refused(std::string("run s.toml --save ck --timeline ") + file, "(--save)");
+    expect_refused(std::string("run s.toml --save ck --timeline ") + file, "--save ck: beside it ck.");
   }
   for (const char* folder : {"ck.partial", "ck.new/deeper", "ck.previous", "ck.lock"}) {
     expect_refused(std::string("run s.toml --save ck --dump ") + folder, "(--save), which is written as a whole");
@@ -97,7 +97,7 @@ TEST_F(OutputsTest, NothingGoesIntoWhatIsReadAsAWhole) {
 TEST_F(OutputsTest, TheDefaultDataIsReadToo) {
   folder_.write("README.md", std::string(4096, 'a'));
   folder_.write("docs/a.md", "more");
-  folder_.write("s.toml", scenario().erase(scenario().find("data = ")));
+  folder_.write("s.toml", scenario().erase(scenario().find("file = ")));
   expect_refused("run s.toml --timeline README.md", "would replace");
   expect_refused("run s.toml --timeline docs/a.md", "would replace");
   EXPECT_EQ(run("run s.toml --steps 1 --timeline docs/a.json").code, 0);

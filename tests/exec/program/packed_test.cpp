@@ -47,7 +47,7 @@ TEST_F(PackedProgramTest, IsSaidAndTrained) {
   expect_error("run s.toml --set workload.data=chats.tok", 2, "leave the other out");
   folder_.write(
       "t.toml",
-      file_text(folder_.path() / "s.toml").replace(file_text(folder_.path() / "s.toml").find("data = "), 15, ""));
+      file_text(folder_.path() / "s.toml").replace(file_text(folder_.path() / "s.toml").find("file = "), 15, ""));
   const nlohmann::json same = json("run t.toml --set workload.data=chats.tok --json");
   EXPECT_EQ(same["steps"][3]["loss"], result["steps"][3]["loss"]);
   EXPECT_EQ(same["schedule"], result["schedule"]);

@@ -129,7 +129,8 @@ TEST_F(ProgramTest, CalibratesOneScenarioForTheHost) {
 }
 
 TEST_F(ProgramTest, BadUsageExitsWithTwoAndNamesTheProgram) {
-  expect_error("", 2, "penstock-exec: which command? run, calibrate or devices; `penstock-exec --help` has examples\n");
+  expect_error(
+      "", 2, "penstock-exec: which command? run, calibrate, export or devices; `penstock-exec --help` has examples\n");
   expect_error("run", 2,
                "penstock-exec: SCENARIO is required; `penstock-exec --help` and `penstock-exec COMMAND --help`");
   expect_error("run s.toml devices", 2, "penstock-exec: run takes no further argument \"devices\"");
@@ -138,7 +139,7 @@ TEST_F(ProgramTest, BadUsageExitsWithTwoAndNamesTheProgram) {
 
 TEST_F(ProgramTest, AMistypedCommandOrOptionNamesTheNearest) {
   expect_error("calibrat s.toml", 2, "there is no command \"calibrat\"; did you mean calibrate?");
-  expect_error("train s.toml", 2, "there is no command \"train\"; commands are run, calibrate or devices");
+  expect_error("train s.toml", 2, "there is no command \"train\"; commands are run, calibrate, export or devices");
   expect_error("run s.toml --stepz 5", 2, "run has no option --stepz; did you mean --steps?");
   expect_error("run --stepz=5", 2, "run has no option --stepz; did you mean --steps?");  // what is required can wait
   expect_error("run s.toml --hbm_limit 1GiB", 2, "did you mean --hbm-limit?");

@@ -21,7 +21,7 @@ class WeightsTest : public ProgramTest {
     std::string scenario = kScenario;
     scenario.replace(scenario.find("model.json"), 10, "tiny/config.json");
     scenario.replace(scenario.find("\"penstock\""), 10, "\"megatrain\"");
-    folder_.write("w.toml", scenario + "weights = \"tiny\"\n");
+    folder_.write("w.toml", scenario + "[init]\nweights = \"tiny\"\n");
   }
   void write_config(const char* type, bool tied) const {
     const nlohmann::json config = {{"model_type", type},

@@ -27,7 +27,7 @@ TEST(KeepLayersText, SaysWhatIsWrongAndWhere) {
   EXPECT_NE(text("1-3 inputs hbm")
                 .find("expected one of input, input_context, input_attention, everything at \"inputs hbm\""),
             std::string::npos);
-  EXPECT_NE(text("1-3 input nvme").find("expected one of hbm, dram at \"nvme\""), std::string::npos);
+  EXPECT_NE(text("1-3 input disk").find("expected one of hbm, dram, nvme at \"disk\""), std::string::npos);
   EXPECT_NE(text("1-3 input hbm 4 input hbm").find("expected a comma"), std::string::npos);
   EXPECT_NE(text("1-3").find("at \"the end\""), std::string::npos);
   EXPECT_NE(text("99999999999999 input hbm").find("expected a number"), std::string::npos);
