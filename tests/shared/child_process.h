@@ -5,10 +5,10 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <functional>
 #include <stdexcept>
@@ -66,11 +66,15 @@ class ChildProcess {
   /// Waits for more than two signals of one wish may lie apart.
   static void pause() { ::poll(nullptr, 0, kPauseMs); }
 
-  /// Until the child can write no further line of `line` bytes: standard output is not read meanwhile.
-  void wait_until_out_is_full(int line) const {
-    const int capacity = ::fcntl(out_, F_SETPIPE_SZ, 4096);
-    for (int waiting = 0; waiting + line <= capacity; ::poll(nullptr, 0, 1))
-      ASSERT_EQ(::ioctl(out_, FIONREAD, &waiting), 0);
+  /// Fills standard output with empty lines, so that the child can write no more of it until it is read.
+  void fill_out() const {
+    ::fcntl(out_, F_SETPIPE_SZ, 4096);
+    const int writing = ::open(("/proc/self/fd/" + std::to_string(out_)).c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+    ASSERT_GE(writing, 0);
+    while (::write(writing, "\n", 1) == 1) {
+    }
+    EXPECT_EQ(errno, EAGAIN);
+    ::close(writing);
   }
   /// Nobody will read standard output any more.
   void close_out() { ::close(std::exchange(out_, -1)); }

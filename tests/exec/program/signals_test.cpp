@@ -56,7 +56,7 @@ TEST_F(SignalsTest, ASecondWishSaysWhatAThirdWouldLose) {
   // A step that lasts as long as the test wants: the run cannot print it.
   ChildProcess run = start();
   run.out_until("\nstep     1");
-  run.wait_until_out_is_full(100);
+  run.fill_out();
   run.err_until("is saved to c. Once more says what ending at once would lose\n", SIGINT);
   run.err_until("Ctrl-C again: ", SIGINT);
   run.err_until("A third time ends the run at once: steps 1 to ");
@@ -70,7 +70,7 @@ TEST_F(SignalsTest, AThirdWishEndsAtOnceAndLeavesTheCheckpointOfBefore) {
   shell(PENSTOCK_EXEC_PROGRAM " run s.toml --set policy.name=megatrain --steps 1 --save c >out", 0);
   ChildProcess run = start();
   run.out_until("\nstep     1");
-  run.wait_until_out_is_full(100);
+  run.fill_out();
   run.err_until("finished first", SIGTERM);
   run.err_until("SIGTERM again", SIGTERM);
   ChildProcess::pause();
@@ -84,7 +84,7 @@ TEST_F(SignalsTest, AThirdWishEndsAtOnceAndLeavesTheCheckpointOfBefore) {
 TEST_F(SignalsTest, AThirdWishDoesNotWaitForAnOpThatDoesNotEnd) {
   ChildProcess run = start();
   run.out_until("\nstep     1");
-  run.wait_until_out_is_full(100);
+  run.fill_out();
   run.err_until("finished first", SIGINT);
   run.err_until("Ctrl-C again", SIGINT);
   ChildProcess::pause();
