@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -14,6 +15,7 @@
 #include "exec/checkpoint/run_description.h"
 #include "shared/error.h"
 #include "shared/model/config_json.h"
+#include "shared/model/frozen_layers.h"
 #include "shared/path_kind.h"
 #include "shared/standard_streams.h"
 #include "shared/units.h"
@@ -39,8 +41,8 @@ fs::path chosen_checkpoint(const fs::path& given) {
   return found ? found->folder : given;
 }
 
-void require_model_of(const Checkpoint& checkpoint, const Model& model) {
-  for (const DescribedValue& value : describe_model(model.config)) {
+void require_model_of(const Checkpoint& checkpoint, const ModelConfig& config) {
+  for (const DescribedValue& value : describe_model(config)) {
     const std::string& trained = checkpoint.description().find(value.key)->value;
     if (trained != value.value)
       throw InputError(fmt::format(
@@ -48,6 +50,22 @@ void require_model_of(const Checkpoint& checkpoint, const Model& model) {
           "model that was trained",
           checkpoint.folder().string(), value.key, trained, value.value));
   }
+}
+
+/// The model of config.json in `like`, with the layers frozen that the checkpoint's run froze: it has weights alone of
+/// them.
+Model model_of(const Checkpoint& checkpoint, const fs::path& like) {
+  ModelConfig config = read_model_config(like / "config.json");
+  require_model_of(checkpoint, config);
+  const auto text = nlohmann::json::parse(checkpoint.description().find("freeze")->value).get<std::string>();
+  std::vector<std::string> names;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find(", ", at), text.size());
+    names.push_back(text.substr(at, end - at));
+    at = end + 2;
+  }
+  if (!names.empty()) config.frozen_layers = frozen_layers(names, config);
+  return make_model(config);
 }
 
 }  // namespace
@@ -81,12 +99,11 @@ std::string exported_text(const ModelFolder& folder) {
   return fmt::format("exported to {}: {}\n", folder.folder().string(), folder.describe());
 }
 
-void export_checkpoint(const fs::path& checkpoint, const Model& model, ModelFolder& folder) {
-  const std::unique_ptr<Checkpoint> opened = open_checkpoint(checkpoint);
-  require_model_of(*opened, model);
+void export_checkpoint(const Checkpoint& checkpoint, const Model& model, ModelFolder& folder) {
+  require_model_of(checkpoint, model.config);
   folder.require_room();
-  opened->verify(model);
-  folder.write(*opened);
+  checkpoint.verify(model);
+  folder.write(checkpoint);
 }
 
 int export_command(const ExportCommandOptions& options) {
@@ -101,9 +118,10 @@ int export_command(const ExportCommandOptions& options) {
   files.reads(checkpoint);
   add_export_files(to, "--to", files);
   files.check();
-  const Model model = make_model(read_model_config(options.like / "config.json"));
+  const std::unique_ptr<Checkpoint> opened = open_checkpoint(checkpoint);
+  const Model model = model_of(*opened, options.like);
   ModelFolder folder(to, model);
-  export_checkpoint(checkpoint, model, folder);
+  export_checkpoint(*opened, model, folder);
   if (!options.json) {
     print_out(fmt::format("{}{}", checkpoint == options.checkpoint ? "" : fmt::format("took {}\n", checkpoint.string()),
                           exported_text(folder)));

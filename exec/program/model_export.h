@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <string>
 
+#include "exec/checkpoint/checkpoint.h"
 #include "exec/checkpoint/model_folder.h"
 #include "exec/program/commands.h"
 #include "shared/command_files.h"
@@ -22,6 +23,6 @@ void add_export_files(const ModelFolderOptions& options, std::string_view option
 std::string exported_text(const ModelFolder& folder);
 
 /// Reads all of the checkpoint, which must be the model's. Throws as ModelFolder and Checkpoint do.
-void export_checkpoint(const std::filesystem::path& checkpoint, const Model& model, ModelFolder& folder);
+void export_checkpoint(const Checkpoint& checkpoint, const Model& model, ModelFolder& folder);
 
 }  // namespace penstock::exec

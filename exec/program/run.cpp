@@ -307,7 +307,7 @@ void export_finished(const std::filesystem::path& checkpoint, const RunCommandOp
   if (scenario.run.checkpoint.export_to.empty() || is_there(scenario.run.checkpoint.export_to)) return;
   check_run_outputs(options, scenario, {});
   ModelFolder folder(export_options(scenario), scenario.model);
-  export_checkpoint(checkpoint, scenario.model, folder);
+  export_checkpoint(*open_checkpoint(checkpoint), scenario.model, folder);
   if (!options.json) print_out(exported_text(folder));
 }
 

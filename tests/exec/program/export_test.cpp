@@ -85,5 +85,17 @@ TEST_F(ExportTest, OfASeriesIsTheNewestAndAFinishedRunOwesIt) {
   EXPECT_EQ(run(saves + " --resume auto --export owed").code, 0);
 }
 
+TEST_F(ExportTest, HasFrozenLayersAsTheyWere) {
+  const std::string frozen = "run w.toml --steps 2 --save c --export tuned --set 'optimizer.freeze=[\"embed_tokens\"]'";
+  const Outcome outcome = run(frozen);
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  ASSERT_EQ(run("export c --to later --like base").code, 0);
+  EXPECT_EQ(file_text(folder_.path() / "tuned/model.safetensors"),
+            file_text(folder_.path() / "later/model.safetensors"));
+  const auto base = [&](const char* tensor) { return exported("base", tensor, 64); };
+  EXPECT_EQ(exported("later", "model.embed_tokens.weight", 64), base("model.embed_tokens.weight"));
+  EXPECT_NE(exported("later", "lm_head.weight", 64), base("lm_head.weight"));
+}
+
 }  // namespace
 }  // namespace penstock::exec

@@ -95,6 +95,7 @@ def documents_of(tokens, labels, starts):
 
 
 def main(program, source):
+    program = os.path.abspath(program)
     sys.path.insert(0, os.path.join(source, "scripts"))
     from prepare_data.token_file import TokenFileWriter
     from prepare_data.tokens import Tokens
