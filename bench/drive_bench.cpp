@@ -112,12 +112,7 @@ void compare(const Options& options) {
   std::mt19937_64 random(1);
   for (std::byte& byte : span(writing)) byte = static_cast<std::byte>(random());
   const PlainFile plain(options.folder, copies * kCopyBytes);
-  StorePlace place;
-  place.folders = {options.folder};
-  place.key = "FOLDER";
-  place.schedule = "none";
-  place.from = "measuring";
-  place.named = false;
+  const StorePlace place = measuring_place(options.folder, "FOLDER");
   StoreShape shape;
   shape.bytes = copies * kCopyBytes;
   shape.transfer_bytes = parse_bytes(options.transfer, "--transfer");

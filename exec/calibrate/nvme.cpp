@@ -41,12 +41,7 @@ class Drive {
       : copies_(bytes / kCopyBytes),
         reading_(kCopyBytes, "blocks to be read"),
         writing_(kCopyBytes, "blocks to write") {
-    StorePlace place;
-    place.folders = {folder};
-    place.key = "--nvme";
-    place.schedule = "none";
-    place.from = "measuring";
-    place.named = false;
+    const StorePlace place = measuring_place(folder, "--nvme");
     StoreShape shape;
     shape.bytes = copies_ * kCopyBytes;
     store_ = std::make_unique<BlockStore>(place, shape, make_io_queue(kDefaultDepth), make_io_queue(kDefaultDepth));
@@ -180,9 +175,7 @@ Sustained sustained_rate(const std::vector<double>& seconds, double copy_bytes) 
 }
 
 MeasuredNvme measure_nvme(const std::filesystem::path& folder, const NvmeEffort& effort) {
-  StorePlace place;
-  place.folders = {folder};
-  place.key = "--nvme";
+  const StorePlace place = measuring_place(folder, "--nvme");
   MeasuredNvme measured;
   measured.drive.bytes = free_for_store(place);
   if (measured.drive.bytes < kLeastFreeBytes)

@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "exec/checkpoint/run_description.h"
+#include "exec/checkpoint/weight_files.h"
 #include "shared/error.h"
 #include "shared/files.h"
 #include "shared/model/config_json.h"
@@ -46,16 +47,6 @@ bool goes_with_weights(std::string_view name) {
 }
 
 bool is_template(std::string_view name) { return name.ends_with(".jinja"); }
-
-std::vector<std::string> names_in(const fs::path& folder) {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
-    names.push_back(at->path().filename().string());
-  if (error) throw InputError(fmt::format("{}: cannot be read: {}", folder.string(), error.message()));
-  std::sort(names.begin(), names.end());
-  return names;
-}
 
 void require_same_model(const fs::path& config, const ModelConfig& trained) {
   const std::vector<DescribedValue> there = describe_model(read_model_config(config)), ours = describe_model(trained);

@@ -44,17 +44,6 @@ bool holds_weights(const fs::path& file) {
          std::end(kWeightExtensions);
 }
 
-/// Names of the folder's entries, in order.
-std::vector<std::string> names_in(const fs::path& folder) {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
-    names.push_back(at->path().filename().string());
-  if (error) throw InputError(fmt::format("{}: cannot be read: {}", folder.string(), error.message()));
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
 template <class Wanted>
 std::vector<std::string> only(const std::vector<std::string>& names, const Wanted& wanted) {
   std::vector<std::string> chosen;
@@ -153,6 +142,16 @@ std::map<std::string, std::string> read_index(const fs::path& path) {
 }
 
 }  // namespace
+
+std::vector<std::string> names_in(const fs::path& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
+    names.push_back(at->path().filename().string());
+  if (error) throw InputError(fmt::format("{}: cannot be read: {}", folder.string(), error.message()));
+  std::sort(names.begin(), names.end());
+  return names;
+}
 
 std::string some_of(std::span<const std::string> names) {
   std::vector<std::string> shown;

@@ -17,6 +17,9 @@
 
 namespace penstock::exec {
 
+/// Names of the folder's entries, in order. Throws InputError if it cannot be read.
+std::vector<std::string> names_in(const std::filesystem::path& folder);
+
 /// Thread safety: reads may run side by side.
 class WeightFiles {
  public:

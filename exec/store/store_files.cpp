@@ -124,6 +124,16 @@ int open_locked(const StorePlace& place, const fs::path& folder, const fs::path&
 
 }  // namespace
 
+StorePlace measuring_place(const fs::path& folder, const std::string& key) {
+  StorePlace place;
+  place.folders = {folder};
+  place.key = key;
+  place.schedule = "none";
+  place.from = "measuring";
+  place.named = false;
+  return place;
+}
+
 StoreFiles::StoreFiles(const StorePlace& place, std::int64_t bytes) {
   try {
     for (std::size_t i = 0; i < place.folders.size(); ++i) take(place, i, bytes);

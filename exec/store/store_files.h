@@ -32,6 +32,9 @@ struct StorePlace {
   bool direct = true;                     // false: tests, where the file system does no direct I/O or is in memory
 };
 
+/// For measuring: a file without a name, of no run. `key`: where the folder was given.
+StorePlace measuring_place(const std::filesystem::path& folder, const std::string& key);
+
 class StoreFiles {
  public:
   /// Takes `bytes` in each of the folders. Throws InputError with a sentence: a folder that is missing, is none, cannot
