@@ -50,6 +50,9 @@ std::string recorded_text(const std::vector<RecordedRow>& rows) {
   }
   std::string text = table_text(table) + "\n";
   text += summary_text("step error", step_errors(rows)) + summary_text("stall error", stall_errors(rows));
+  for (std::size_t i = 0; i < phase_names().size(); ++i)
+    if (const ErrorSummary errors = phase_errors(rows, static_cast<Phase>(i)); !errors.worst.empty())
+      text += summary_text(fmt::format("{}", phase_names()[i]).c_str(), errors);
   const RankCorrelation order = rank_correlation(rows);
   text += order.pairs == 0
               ? std::string("order       no two policies of one workload differ by more than their spread\n")
@@ -60,7 +63,7 @@ std::string recorded_text(const std::vector<RecordedRow>& rows) {
   for (const Miss& miss : misses) inside += miss.printed.low <= miss.error && miss.error <= miss.printed.high;
   text += fmt::format("in range    {} of {} inside what is printed, {}\n", inside, misses.size(),
                       sides_text(misses.front().printed));
-  text += "Errors are shares of the measured step.\n";
+  text += "Errors of step and stall are shares of the measured step, a phase's of what the phase's ops took.\n";
   if (stale > 0)
     text += fmt::format("* {} of another schedule than the policy writes now: record anew.\n",
                         stale == 1 ? "one recording is" : fmt::format("{} recordings are", stale));
@@ -166,6 +169,10 @@ ordered_json recorded_json(const RecordedRow& row) {
                        {"sequences", row.sequences},
                        {"same_schedule", row.same_schedule},
                        {"peak_bytes", peaks}};
+  if (row.phase_seconds)
+    for (std::size_t i = 0; i < phase_names().size(); ++i)
+      json["phase_seconds"][std::string(phase_names()[i])] = {{"predicted", (*row.phase_seconds)[i].predicted},
+                                                              {"measured", (*row.phase_seconds)[i].measured}};
   if (row.worst_op)
     json["worst_op"] = {{"name", row.worst_op_name},
                         {"predicted", row.worst_op->seconds.predicted},

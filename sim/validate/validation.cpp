@@ -47,14 +47,19 @@ std::vector<double> op_seconds(const Schedule& schedule, const Timeline& timelin
   return medians;
 }
 
-void find_worst_op(const Schedule& schedule, const Prediction& prediction, const Recording& recording,
-                   RecordedRow& row) {
+void compare_ops(const Schedule& schedule, const Prediction& prediction, const Recording& recording, RecordedRow& row) {
   if (!row.same_schedule || recording.op_seconds.size() != schedule.ops.size()) return;
   const std::vector<double> predicted = op_seconds(schedule, prediction.timeline);
+  row.phase_seconds.emplace();
   for (const Op& op : schedule.ops) {
     if (std::holds_alternative<WaitWork>(op.work)) continue;
     const auto index = static_cast<std::size_t>(op.id);
     const Pair seconds{predicted[index], recording.op_seconds[index]};
+    if (std::holds_alternative<TemplateWork>(op.work) || std::holds_alternative<OptimizerWork>(op.work)) {
+      Pair& phase = (*row.phase_seconds)[static_cast<std::size_t>(op.phase)];
+      phase.predicted += seconds.predicted;
+      phase.measured += seconds.measured;
+    }
     if (row.worst_op && std::abs(seconds.difference()) <= std::abs(row.worst_op->seconds.difference())) continue;
     row.worst_op = OpError{op.id, seconds, seconds.difference() / recording.step_seconds};
     row.worst_op_name = op.name;
@@ -101,7 +106,7 @@ RecordedRow predict_recording(const fs::path& file, const std::string& name, con
   row.printed = step_error_range(scenario.machine);
   row.tiers = compare_peaks(prediction.memory, recording.peaks);
   row.same_schedule = schedule_hash(schedule) == recording.schedule_hash;
-  find_worst_op(schedule, prediction, recording, row);
+  compare_ops(schedule, prediction, recording, row);
   return row;
 }
 
@@ -299,6 +304,15 @@ ErrorSummary step_errors(const std::vector<RecordedRow>& rows) {
 
 ErrorSummary stall_errors(const std::vector<RecordedRow>& rows) {
   return summary(rows, [](const RecordedRow& row) { return std::optional(row.stall_error); });
+}
+
+ErrorSummary phase_errors(const std::vector<RecordedRow>& rows, Phase phase) {
+  return summary(rows, [phase](const RecordedRow& row) -> std::optional<double> {
+    if (!row.phase_seconds) return std::nullopt;
+    const Pair& seconds = (*row.phase_seconds)[static_cast<std::size_t>(phase)];
+    if (seconds.measured < kNotablePhase * row.step_seconds.measured) return std::nullopt;
+    return seconds.difference() / seconds.measured;
+  });
 }
 
 ErrorSummary published_errors(const std::vector<PublishedRow>& rows) {

@@ -2,6 +2,7 @@
 // belongs to it, every scenario that carries a published figure on its hardware file (docs/validation.md).
 #pragma once
 
+#include <array>
 #include <filesystem>
 #include <functional>
 #include <optional>
@@ -33,6 +34,8 @@ struct RecordedRow {
   std::vector<TierComparison> tiers;
   /// The policy still writes the schedule that was measured. If not, the prediction is of another one: record it anew.
   bool same_schedule = true;
+  /// By Phase: sum of the median seconds of templates, and of updates by the optimizer. Where the schedule is the same.
+  std::optional<std::array<Pair, 4>> phase_seconds;
   /// What contributes most to the error, where the schedule is the same.
   std::optional<OpError> worst_op;
   std::string worst_op_name;
@@ -86,6 +89,9 @@ struct ErrorSummary {
 };
 ErrorSummary step_errors(const std::vector<RecordedRow>& rows);
 ErrorSummary stall_errors(const std::vector<RecordedRow>& rows);
+/// |difference| of a phase over what the phase itself took, in rows where it took kNotablePhase of the step.
+ErrorSummary phase_errors(const std::vector<RecordedRow>& rows, Phase phase);
+inline constexpr double kNotablePhase = 0.01;
 /// Of the rows with a published step time; the caller leaves out what it does not want.
 ErrorSummary published_errors(const std::vector<PublishedRow>& rows);
 

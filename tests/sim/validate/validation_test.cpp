@@ -87,6 +87,12 @@ TEST_F(ValidationTest, PredictsARecordingAnew) {
   ASSERT_EQ(row.tiers.size(), 2u);
   for (const TierComparison& tier : row.tiers) EXPECT_EQ(tier.peak_bytes.difference(), 0);
   ASSERT_TRUE(row.worst_op);
+  ASSERT_TRUE(row.phase_seconds);
+  for (const Pair& phase : *row.phase_seconds) {
+    EXPECT_GT(phase.measured, 0);
+    EXPECT_NEAR(phase.measured, 1.25 * phase.predicted, 2e-7);
+  }
+  EXPECT_NEAR(phase_errors({row}, Phase::backward).maximum, 0.2, 1e-4);                       // of what was measured
   EXPECT_NEAR(row.worst_op->seconds.measured, 1.25 * row.worst_op->seconds.predicted, 2e-9);  // kept in nanoseconds
 }
 
