@@ -16,6 +16,7 @@
 
 #include "shared/error.h"
 #include "shared/files.h"
+#include "shared/harmless_text.h"
 #include "shared/nearest_name.h"
 #include "shared/standard_streams.h"
 
@@ -43,19 +44,6 @@ std::vector<std::string> option_names(const CLI::App& command) {
   for (const CLI::Option* option : command.get_options())
     for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
   return names;
-}
-
-/// Without what a terminal would obey: a name in a file or of one may have it.
-std::string harmless(std::string_view text) {
-  std::string result;
-  for (const char c : text) {
-    const auto code = static_cast<unsigned char>(c);
-    if ((code < 0x20 && c != '\n' && c != '\t') || code == 0x7f)
-      result += fmt::format("\\x{:02x}", code);
-    else
-      result += c;
-  }
-  return result;
 }
 
 /// The argument that nobody understood: the first with dashes, else the first; empty if all were understood.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "shared/error.h"
+#include "shared/harmless_text.h"
 #include "shared/json_input.h"
 #include "shared/nearest_name.h"
 
@@ -120,7 +121,9 @@ bool JsonObject::boolean(const char* key) {
 std::string JsonObject::text(const char* key) {
   const json* found = find(key);
   if (!found || !found->is_string()) refuse(key, "a text");
-  return found->get<std::string>();
+  std::string text = found->get<std::string>();
+  if (std::any_of(text.begin(), text.end(), is_control)) refuse(key, "a text without control characters");
+  return text;
 }
 
 int JsonObject::choice(const char* key, std::span<const std::string_view> names) {

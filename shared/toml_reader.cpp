@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "shared/error.h"
+#include "shared/harmless_text.h"
 #include "shared/nearest_name.h"
 #include "shared/units.h"
 
@@ -104,6 +105,7 @@ std::string TomlSection::text(const std::string& key) {
   const TomlValue* found = find(key);
   const auto* text = found != nullptr ? std::get_if<std::string>(&found->value) : nullptr;
   if (text == nullptr) refuse(key, "a text in quotes");
+  if (std::any_of(text->begin(), text->end(), is_control)) refuse(key, "a text without control characters");
   return *text;
 }
 

@@ -14,6 +14,7 @@
 #include "shared/catalogue.h"
 #include "shared/error.h"
 #include "shared/files.h"
+#include "shared/harmless_text.h"
 #include "shared/nearest_name.h"
 #include "shared/toml_reader.h"
 
@@ -163,9 +164,7 @@ fs::path named_by_path(CatalogueKind kind, const std::string& name, const fs::pa
 }
 
 std::string shown_name(const std::string& name) {
-  std::string text;
-  for (const char c : name.substr(0, kLongestName)) text += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c;
-  return name.size() > kLongestName ? text + "..." : text;
+  return harmless(name.substr(0, kLongestName)) + (name.size() > kLongestName ? "..." : "");
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "shared/error.h"
+#include "shared/harmless_text.h"
 #include "shared/json_reader.h"
 #include "shared/model/config_json_rope.h"
 #include "shared/model/foreign_keys.h"
@@ -231,7 +232,7 @@ ModelConfig read_model_config(const std::filesystem::path& path) {
   const json document = read_json_file(path, kMaxConfigBytes);
   JsonObject object(document, path.string());
   ModelConfig config;
-  config.name = model_name(path);
+  config.name = harmless(model_name(path));
   config.family = read_family(object, document);
   refuse_mistyped(object, document);
   config.qkv_bias = config.family == ModelFamily::qwen2;

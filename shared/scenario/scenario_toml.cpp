@@ -11,6 +11,7 @@
 #include "shared/catalogue.h"
 #include "shared/error.h"
 #include "shared/files.h"
+#include "shared/harmless_text.h"
 #include "shared/ir/memory.h"
 #include "shared/machine/card_and_host.h"
 #include "shared/machine/part_names.h"
@@ -85,7 +86,7 @@ class ScenarioReader {
   ScenarioReader(const TomlDocument& document, const std::filesystem::path& path) : document_(document) {
     scenario_.path = path;
     scenario_.files = {path};
-    scenario_.name = path.stem().string();
+    scenario_.name = harmless(path.stem().string());
     scenario_.text = document.text;
   }
 

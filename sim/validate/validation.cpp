@@ -14,6 +14,7 @@
 #include "shared/files.h"
 #include "shared/ir/memory.h"
 #include "shared/ir/schedule_json.h"
+#include "shared/ir/schedule_names.h"
 #include "shared/median.h"
 #include "shared/units.h"
 #include "sim/planner/parallel.h"
@@ -115,10 +116,10 @@ std::string excess_of(const std::vector<TierMemory>& memory) {
   std::string text;
   for (const TierMemory& tier : memory)
     if (tier.arena_bytes > tier.tier.capacity_bytes)
-      text +=
-          fmt::format("{}{} needs {} of {}", text.empty() ? "" : ", ", tier.tier.kind == TierKind::hbm ? "hbm" : "dram",
-                      format_bytes(static_cast<double>(tier.arena_bytes)),
-                      format_bytes(static_cast<double>(tier.tier.capacity_bytes)));
+      text += fmt::format("{}{} needs {} of {}", text.empty() ? "" : ", ",
+                          tier_names()[static_cast<std::size_t>(tier.tier.kind)],
+                          format_bytes(static_cast<double>(tier.arena_bytes)),
+                          format_bytes(static_cast<double>(tier.tier.capacity_bytes)));
   return text;
 }
 

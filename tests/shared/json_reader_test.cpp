@@ -37,6 +37,14 @@ TEST(ParseJson, SaysWhetherTheFileIsDamagedOrAnother) {
   EXPECT_NE(refusal("").find("was another file meant?"), std::string::npos);
 }
 
+TEST(JsonObject, NoTextHoldsWhatATerminalObeys) {
+  const nlohmann::json json = {{"plain", "two\nlines\tof it"}, {"red", "\x1b[31m"}};
+  JsonObject object(json, "x.json");
+  EXPECT_EQ(object.text("plain"), "two\nlines\tof it");
+  EXPECT_NE(error_text([&] { object.text("red"); }).find("x.json.red: expected a text without control characters"),
+            std::string::npos);
+}
+
 TEST(JsonObject, SaysWhatAMissingKeyShouldHold) {
   const nlohmann::json empty = nlohmann::json::object();
   JsonObject object(empty, "x.json");

@@ -29,6 +29,14 @@ TEST(TomlReader, FlattensTablesAndKeepsLines) {
   EXPECT_FALSE(TomlSection(document, "d").exists());
 }
 
+TEST(TomlReader, NoTextHoldsWhatATerminalObeys) {
+  const TomlDocument document = parse_toml("red = \"\\u001b[31m\"\nplain = \"a\\tb\"\n", "x.toml");
+  TomlSection top(document, "");
+  EXPECT_EQ(top.text("plain"), "a\tb");
+  EXPECT_NE(error_text([&] { top.text("red"); }).find("red: expected a text without control characters"),
+            std::string::npos);
+}
+
 TEST(TomlReader, WrongTypesNameThePlaceAndTheValue) {
   const TomlDocument document = parse_toml("[a]\ni = 1\nf = 1.5\ns = \"text\"\nb = true\nn = nan\n", "x.toml");
   TomlSection a(document, "a");
