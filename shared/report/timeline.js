@@ -206,7 +206,7 @@
     function draw_row(row) {
       const bars = row.bars, busy = new Float32Array(4 * (Math.ceil(width) + 1));
       const side = data.sides[row.side], names = ops[side.schedule];
-      const faint = several && row.side > 0;
+      const edge = row.side > 0 ? 3 : 1;  // a second timeline's bars are lower
       for (let i = lower_bound(bars.end, from); i < bars.op.length && bars.start[i] < to; ++i) {
         const x = at(bars.start[i]), x2 = at(bars.end[i]), phase = names.phase(bars.op[i]);
         thin.all += bars.count[i];
@@ -217,15 +217,13 @@
         }
         thin.drawn += bars.count[i];
         g.fillStyle = colors[PHASES[phase]];
-        g.globalAlpha = faint ? 0.6 : 1;
-        g.fillRect(x, row.y + 1, Math.max(1, x2 - x - (x2 - x > 3 ? 1 : 0)), ROW - 2);
-        g.globalAlpha = 1;
+        g.fillRect(x, row.y + edge, Math.max(1, x2 - x - (x2 - x > 3 ? 1 : 0)), ROW - 2 * edge);
         if (x2 - x <= 44) continue;
         g.save();
         g.beginPath();
         g.rect(x, row.y, x2 - x - 3, ROW);
         g.clip();
-        g.fillStyle = faint ? colors.ink : colors['on-bar'];
+        g.fillStyle = colors['on-bar'];
         g.fillText(names.name(bars.op[i]), Math.max(x, 0) + 4, row.y + ROW / 2 + 0.5);
         g.restore();
       }
@@ -237,8 +235,8 @@
         }
         if (all === 0) continue;
         g.fillStyle = colors[PHASES[most]];
-        g.globalAlpha = Math.min(1, Math.max(0.15, all)) * (faint ? 0.6 : 1);
-        g.fillRect(pixel, row.y + 1, 1, ROW - 2);
+        g.globalAlpha = Math.min(1, Math.max(0.15, all));
+        g.fillRect(pixel, row.y + edge, 1, ROW - 2 * edge);
       }
       g.globalAlpha = 1;
       g.fillStyle = colors.ink;

@@ -11,6 +11,7 @@ import sys
 import tempfile
 import unittest
 
+import palette
 from browser import Browser, find_chromium
 
 SKIPPED = 77
@@ -111,10 +112,11 @@ class Reports(unittest.TestCase):
                         if SCREENSHOTS:
                             self.browser.screenshot(SCREENSHOTS / f"{page.stem}-{width}{'-dark' if dark else ''}.png")
 
-    def test_text_stands_out_from_its_ground_in_light_and_dark(self):
+    def test_colours_stand_out_from_their_ground_and_from_each_other_in_light_and_dark(self):
         self.open("simulate.html")
         for dark in (False, True):
             self.browser.dark(dark)
+            self.assertEqual(palette.faults(self.browser), [], dark)
             lightness = """(selector, property) => { const c = document.createElement('canvas').getContext('2d');
                 c.fillStyle = getComputedStyle(document.querySelector(selector))[property]; c.fillRect(0, 0, 1, 1);
                 return [...c.getImageData(0, 0, 1, 1).data].slice(0, 3).map(v => v / 255).map(v => v <= 0.03928 ? v / 12.92 :

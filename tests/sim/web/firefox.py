@@ -99,6 +99,9 @@ class Firefox:
         inner = self.run("[innerWidth, innerHeight]")
         self.call("WebDriver:SetWindowRect", width=2 * width - inner[0], height=2 * height - inner[1])
 
+    def dark(self, is_dark):
+        self.in_browser(f"Services.prefs.setIntPref('layout.css.prefers-color-scheme.content-override', {0 if is_dark else 1});")
+
     def screenshot(self, path):
         shot = self.call("WebDriver:TakeScreenshot", full=True, hash=False)["value"]
         pathlib.Path(path).write_bytes(base64.b64decode(shot))

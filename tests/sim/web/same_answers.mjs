@@ -1,16 +1,19 @@
-// same_answers.mjs PENSTOCK-SIM PAGE SOURCE [--all]: what the page's program answers, in node, held against the native
-// program's: the same exit code, the same text on standard error, the same JSON, every number to 12 digits.
+// same_answers.mjs PENSTOCK-SIM PAGE SOURCE [--all] [--in chromium|firefox]: what the page's program answers, in node or in a
+// browser, held against the native program's: the same exit code, the same text on standard error, the same JSON, every number
+// to 12 digits.
 //   default   every scenario as it stands under fit and simulate; every preset on two machines; questions without a file, bad
 //             ones among them; a few searches
 //   --all     every scenario under search, and every preset on every scenario under fit and simulate, too
-// Prints the seconds that both took, and those of CPU of the page's.
+// Prints the seconds that both took, and in node those of CPU of the page's.
 import {spawnSync} from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
+import {parseArgs} from 'node:util';
 
-import {load} from './program.mjs';
+import {in_browser, in_node} from './program.mjs';
 
-const [native, page, source, mode] = process.argv.slice(2);
+const {values: {all, in: browser}, positionals: [native, page, source]} =
+    parseArgs({allowPositionals: true, options: {all: {type: 'boolean'}, in: {type: 'string'}}});
 const DIGITS = 1e-12;
 
 const scenarios = fs.readdirSync(path.join(source, 'scenarios')).filter(name => name.endsWith('.toml')).map(name => name.slice(0, -5));
@@ -45,7 +48,7 @@ const questions = [
   ...as_it_stands(scenarios),
   ...with_presets(WITH_PRESETS),
   ...searches(SEARCHED),
-  ...(mode === '--all' ? [...searches(others(SEARCHED)), ...with_presets(others(WITH_PRESETS))] : []),
+  ...(all ? [...searches(others(SEARCHED)), ...with_presets(others(WITH_PRESETS))] : []),
 ];
 
 /// Where two values differ; "" if nowhere.
@@ -71,25 +74,28 @@ function compared(words, here, there) {
   return difference(JSON.parse(here.stdout), JSON.parse(there.out), 'JSON');
 }
 
-const run = await load(page);
-let differ = 0, native_seconds = 0, web_seconds = 0, cpu_seconds = 0, fit = 0;
+const program = await (browser ? in_browser(browser, page) : in_node(page));
+const cpu = () => Object.values(process.cpuUsage()).reduce((sum, us) => sum + us / 1e6, 0);
+const total = {native: 0, web: 0, cpu: 0};
+let differ = 0, fit = 0;
 for (const words of questions) {
   const began = performance.now();
   const here = spawnSync(native, words, {cwd: source, encoding: 'utf8', maxBuffer: 1 << 28});
-  const took = (performance.now() - began) / 1000;
-  const before = process.cpuUsage();
-  const there = await run(words, {}, '/');
-  const {user, system} = process.cpuUsage(before);
-  cpu_seconds += (user + system) / 1e6;
-  native_seconds += took;
-  web_seconds += there.seconds;
+  const native_seconds = (performance.now() - began) / 1000, before = cpu();
+  const there = await program.run(words, {}, '/');
+  const cpu_seconds = cpu() - before;
+  total.native += native_seconds;
+  total.web += there.seconds;
+  total.cpu += cpu_seconds;
   if (here.status === 0) ++fit;
   const what = compared(words, here, there);
   if (what) {
     ++differ;
     console.log(`DIFFERENT: penstock-sim ${words.join(' ')}\n  ${what}`);
   }
-  if (mode === '--all') console.log(`${there.seconds.toFixed(1)} s, ${((user + system) / 1e6).toFixed(1)} s of CPU (native ${took.toFixed(1)} s): penstock-sim ${words.join(' ')}`);
+  if (all)
+    console.log(`${there.seconds.toFixed(1)} s${browser ? '' : `, ${cpu_seconds.toFixed(1)} s of CPU`} (native ${native_seconds.toFixed(1)} s): penstock-sim ${words.join(' ')}`);
 }
-console.log(`${questions.length} command lines, ${fit} of them with exit code 0; ${differ} differ; native ${native_seconds.toFixed(0)} s, WebAssembly ${web_seconds.toFixed(0)} s, ${cpu_seconds.toFixed(0)} s of CPU`);
+program.close();
+console.log(`${browser || 'node'}: ${questions.length} command lines, ${fit} of them with exit code 0; ${differ} differ; native ${total.native.toFixed(0)} s, WebAssembly ${total.web.toFixed(0)} s${browser ? '' : `, ${total.cpu.toFixed(0)} s of CPU`}`);
 process.exitCode = differ ? 1 : 0;
