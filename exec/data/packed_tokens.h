@@ -22,6 +22,7 @@ class PackedTokens : public TokenSource {
   void fill(std::int64_t step, const StepRows& rows) const override;
   std::string describe() const override;
   std::string checksum() const override { return file_->checksum(); }
+  const TokenFile* token_file() const override { return file_.get(); }
 
  private:
   std::unique_ptr<TokenFile> file_;

@@ -79,6 +79,7 @@ class FileTokens : public TokenSource {
     return fmt::format("{} ({} tokens{})", shown_path(file_->path()), file_->tokens(), from);
   }
   std::string checksum() const override { return file_->checksum(); }
+  const TokenFile* token_file() const override { return file_.get(); }
 
  private:
   std::unique_ptr<TokenFile> file_;

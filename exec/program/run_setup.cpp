@@ -9,6 +9,7 @@
 
 #include "exec/checkpoint/checkpoint.h"
 #include "exec/checkpoint/dump.h"
+#include "exec/data/model_tokenizer.h"
 #include "exec/program/drive.h"
 #include "exec/program/model_export.h"
 #include "exec/program/run_outputs.h"
@@ -104,6 +105,23 @@ void require_packing(Packing packing, const TokenSource& tokens, const fs::path&
                                    : "it is one text, all of which is trained on"));
 }
 
+/// Where the model's tokenizer may lie: with its weights, or with its config.json.
+std::vector<fs::path> model_folders(const Scenario& scenario) {
+  std::vector<fs::path> folders;
+  std::error_code ignored;
+  if (const fs::path& weights = scenario.run.init.weights; !weights.empty())
+    folders.push_back(fs::is_directory(weights, ignored) ? weights : weights.parent_path());
+  folders.push_back(scenario.model_file.parent_path());
+  return folders;
+}
+
+/// Of the file that is trained on, or evaluated.
+void require_own_tokenizer(const Scenario& scenario, const TokenSource& tokens) {
+  if (tokens.token_file() == nullptr) return;
+  if (const std::string unknown = check_tokenizer(*tokens.token_file(), model_folders(scenario)); !unknown.empty())
+    note(unknown);
+}
+
 /// What [eval] reads. Its rows must be of the kind that the schedule's are.
 void open_held_out(const TokenShape& shape, RunSetup& setup) {
   const Scenario& scenario = setup.scenario;
@@ -115,6 +133,7 @@ void open_held_out(const TokenShape& shape, RunSetup& setup) {
         fmt::format("{}: [eval] file: rows of {} are {}, and those that are trained on {}; give a file of "
                     "the same kind",
                     scenario.path.string(), tokens->describe(), words(tokens->rows()), words(setup.tokens->rows())));
+  require_own_tokenizer(scenario, *tokens);
   setup.evaluation.emplace().tokens = std::move(tokens);
 }
 
@@ -167,6 +186,7 @@ RunSetup prepare_run(const RunCommandOptions& options, Scenario given, StatusLin
   status.update("reading the data");
   setup.tokens = open_tokens(run.data.file, run.data.kind, scenario.path, shape, run.data.seed);
   require_packing(run.data.packing, *setup.tokens, scenario.path);
+  require_own_tokenizer(scenario, *setup.tokens);
   if (scenario.rows == BatchKind::packed && setup.tokens->rows() != BatchKind::packed)
     throw InputError(
         fmt::format("{}: [workload] squared_lengths is of packed rows, but rows of {} are windows of one text; "

@@ -82,28 +82,34 @@ std::optional<TokenFormat> token_format(const std::filesystem::path& path) {
   }
 }
 
+std::uint64_t file_hash(const std::filesystem::path& path) {
+  const MappedFile file(path);
+  return xxh3(file.bytes().data(), file.bytes().size());
+}
+
 TokenFile::TokenFile(const std::filesystem::path& path, std::int64_t vocabulary)
     : TokenFile(path, token_format(path).value_or(TokenFormat::penstock), vocabulary) {}
 
-TokenFile::TokenFile(const std::filesystem::path& path, TokenFormat format, std::int64_t vocabulary)
+TokenFile::TokenFile(const std::filesystem::path& path, TokenFormat format, std::int64_t vocabulary,
+                     TokenFileCheck check)
     : file_(path), format_(format), vocabulary_(vocabulary) {
   if (format == TokenFormat::nanogpt) {
     open_nanogpt();
   } else {
     format_ = told_format(file_);
     if (format_ == TokenFormat::penstock)
-      open_penstock(vocabulary);
+      open_penstock(vocabulary, check);
     else
       open_llm_c();
   }
-  check_ids();
+  if (check == TokenFileCheck::whole) check_ids();
 }
 
 void TokenFile::refuse(const std::string& what) const {
   throw InputError(fmt::format("{}: {}", path().string(), what));
 }
 
-void TokenFile::open_penstock(std::int64_t vocabulary) {
+void TokenFile::open_penstock(std::int64_t vocabulary, TokenFileCheck check) {
   const auto bytes = file_.bytes();
   const std::uint64_t size = bytes.size();
   TokenFileHeader header;
@@ -140,11 +146,7 @@ void TokenFile::open_penstock(std::int64_t vocabulary) {
   if (at.end != size)
     refuse(fmt::format("is {}: {} bytes, where its header asks for {}", size < at.end ? "truncated" : "too long", size,
                        at.end));
-  if (const std::uint64_t found = checksum_of(bytes); found != header.checksum)
-    refuse(
-        fmt::format("byte 120: its checksum is {:016x} and its content's {:016x}: it was damaged or changed; "
-                    "prepare it again",
-                    header.checksum, found));
+  if (check == TokenFileCheck::whole) require_checksum(header.checksum);
   tokenizer_.assign(reinterpret_cast<const char*>(bytes.data() + at.name), header.name_bytes);
   if (vocabulary > 0 && header.vocabulary != static_cast<std::uint64_t>(vocabulary))
     refuse(
@@ -156,6 +158,7 @@ void TokenFile::open_penstock(std::int64_t vocabulary) {
   documents_ = static_cast<std::int64_t>(header.documents);
   trained_ = static_cast<std::int64_t>(header.trained_tokens);
   vocabulary_ = header.vocabulary;
+  tokenizer_hash_ = header.tokenizer_hash;
   ids_ = bytes.data() + at.tokens;
   loss_ = bytes.data() + at.loss;
   starts_ = reinterpret_cast<const std::uint64_t*>(bytes.data() + at.starts);
@@ -164,6 +167,14 @@ void TokenFile::open_penstock(std::int64_t vocabulary) {
   check_lengths(reinterpret_cast<const std::uint64_t*>(bytes.data() + at.lengths), header.lengths);
   check_loss_bits();
   checksum_ = fmt::format("xxh3:{:016x} of {} tokens", header.checksum, tokens_);
+}
+
+void TokenFile::require_checksum(std::uint64_t stored) const {
+  if (const std::uint64_t found = checksum_of(file_.bytes()); found != stored)
+    refuse(
+        fmt::format("byte 120: its checksum is {:016x} and its content's {:016x}: it was damaged or changed; "
+                    "prepare it again",
+                    stored, found));
 }
 
 void TokenFile::check_documents() const {

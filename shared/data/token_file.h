@@ -1,7 +1,8 @@
 // Files of token ids: Penstock's own (docs/token_file.md), and the flat ones that nanoGPT and llm.c write.
 //
-// A file is mapped and checked whole when it is opened; afterwards nothing in it can be wrong. In a flat file all is
-// one document, every token but the first is trained on, and a document that is longer than a row is split.
+// A file is mapped and checked whole when it is opened; afterwards nothing in it can be wrong. Who asks for its documents
+// alone spares the reading of all ids. In a flat file all is one document, every token but the first is trained on, and
+// a document that is longer than a row is split.
 //
 // Thread safety: after construction all members may be called from any thread.
 #pragma once
@@ -38,13 +39,23 @@ enum class TokenFormat {
 /// By its first bytes; nothing where the file is neither Penstock's nor llm.c's, or is no file that can be read.
 std::optional<TokenFormat> token_format(const std::filesystem::path& path);
 
+/// What of a file is looked at when it is opened.
+enum class TokenFileCheck {
+  whole,
+  documents  // neither the checksum of Penstock's own files nor ids, which may be anything then
+};
+
+/// XXH3-64 of a file's bytes, as token files have it of their tokenizer.json. Throws InputError as MappedFile.
+std::uint64_t file_hash(const std::filesystem::path& path);
+
 class TokenFile {
  public:
   /// The format is told by the first bytes. `vocabulary`: of the model, which ids and file are held against; 0: none.
   /// Throws InputError with the file and the place in it.
   TokenFile(const std::filesystem::path& path, std::int64_t vocabulary);
   /// Taken to be of this format.
-  TokenFile(const std::filesystem::path& path, TokenFormat format, std::int64_t vocabulary);
+  TokenFile(const std::filesystem::path& path, TokenFormat format, std::int64_t vocabulary,
+            TokenFileCheck check = TokenFileCheck::whole);
 
   TokenFormat format() const { return format_; }
   const std::filesystem::path& path() const { return file_.path(); }
@@ -58,6 +69,8 @@ class TokenFile {
   std::int64_t vocabulary() const { return vocabulary_; }
   /// "Qwen2.5-7B", as the file says; empty for flat files.
   const std::string& tokenizer() const { return tokenizer_; }
+  /// file_hash of its tokenizer.json; 0: the file does not say (flat files).
+  std::uint64_t tokenizer_hash() const { return tokenizer_hash_; }
   /// Ascending by length.
   const std::vector<LengthCount>& lengths() const { return lengths_; }
 
@@ -78,16 +91,17 @@ class TokenFile {
     return long_documents_ == nullptr ? LongDocument::split : static_cast<LongDocument>(long_documents_[document]);
   }
 
-  /// Of all its bytes: "xxh3:0123456789abcdef of 1000 tokens".
+  /// Of all its bytes: "xxh3:0123456789abcdef of 1000 tokens". REQUIRES: opened with TokenFileCheck::whole.
   const std::string& checksum() const { return checksum_; }
   /// See MappedFile.
   void require_unchanged() const { file_.require_unchanged(); }
 
  private:
   [[noreturn]] void refuse(const std::string& what) const;
-  void open_penstock(std::int64_t vocabulary);
+  void open_penstock(std::int64_t vocabulary, TokenFileCheck check);
   void open_llm_c();
   void open_nanogpt();
+  void require_checksum(std::uint64_t stored) const;
   void check_documents() const;
   void check_lengths(const std::uint64_t* stored, std::uint64_t count);
   void check_loss_bits() const;
@@ -96,6 +110,7 @@ class TokenFile {
   MappedFile file_;
   TokenFormat format_;
   int token_bytes_ = 2;
+  std::uint64_t tokenizer_hash_ = 0;
   std::int64_t tokens_ = 0, documents_ = 1, trained_ = 0, vocabulary_ = 0;
   const void* ids_ = nullptr;
   const unsigned char* loss_ = nullptr;            // null: all but the first

@@ -63,6 +63,7 @@ struct Scenario {
   std::filesystem::path path;
   std::string name;  // file stem
   Model model;
+  std::filesystem::path model_file;  // [model] config; empty: the scenario was made of something else
   Machine machine;                 // hardware file, card and host, or profile, after the overrides of [machine]
   std::filesystem::path software;  // [machine] software; empty: not given
   std::vector<std::filesystem::path> nvme_paths;  // [machine] nvme_path: folders in which a run keeps what is on NVMe

@@ -132,7 +132,8 @@ class ScenarioReader {
 
   void read_model() {
     TomlSection section(document_, "model");
-    ModelConfig config = read_model_config(existing(section, "config"));
+    scenario_.model_file = existing(section, "config");
+    ModelConfig config = read_model_config(scenario_.model_file);
     if (section.has("layers")) {
       config.decoder_layers = section.integer("layers", 1, kMostLayers);
       config.name += fmt::format(", {} layers", config.decoder_layers);

@@ -14,7 +14,8 @@ void take_rows_of_data(Scenario& scenario) {
         "{}: [workload] data: is no file of tokens as scripts/prepare or llm.c write them; of others rows are windows "
         "of one text, which is what is assumed without the key",
         scenario.data.string()));
-  const TokenFile file(scenario.data, *format, scenario.model.config.vocabulary);
+  // Ids play no part, and a scenario is read often; a run checks the whole file when it opens it.
+  const TokenFile file(scenario.data, *format, scenario.model.config.vocabulary, TokenFileCheck::documents);
   if (!needs_packing(file)) return;
   constexpr std::uint64_t kAnySeed = 0;  // lengths alone decide the rows' shapes
   scenario.rows = BatchKind::packed;

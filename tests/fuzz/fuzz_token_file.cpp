@@ -59,6 +59,16 @@ void check(const Open& open) {
   }
 }
 
+/// What a scenario takes of a file: how its documents pack, whatever its ids are.
+void check_documents(const std::filesystem::path& path) {
+  try {
+    const TokenFile file(path, TokenFormat::penstock, 0, TokenFileCheck::documents);
+    const RowPacking packing(file, 64, 1);
+    require(packing.report().rows > 0 && packing.report().squared_lengths > 0);
+  } catch (const InputError&) {
+  }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -67,6 +77,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::filesystem::path path = folder.write("any.tokens", bytes);
   check([&] { return TokenFile(path, 0); });
   check([&] { return TokenFile(path, TokenFormat::nanogpt, 30000); });
+  check_documents(path);
   seal(bytes);
   folder.write("any.tokens", bytes);
   check([&] { return TokenFile(path, 0); });

@@ -93,5 +93,26 @@ TEST_F(PackedProgramTest, IsRefusedWhereItCannotBe) {
   expect_error("run s.toml --set workload.data=model.json", 2, "is no file of tokens");
 }
 
+/// As many ids of another tokenizer are other texts.
+TEST_F(PackedProgramTest, AnotherModelsTokenizerIsRefused) {
+  std::string bytes = file_text(folder_.path() / "chats.tok");
+  TokenFileHeader header = header_of(bytes);
+  header.tokenizer_hash = XXH3_64bits("{}", 2);
+  put(bytes, 0, header);
+  seal(bytes);
+  folder_.write("chats.tok", bytes);
+  const std::string train = "run s.toml --steps 1 --set data.file=chats.tok",
+                    evaluate = " --set eval.file=chats.tok --set eval.every=1";
+  const auto unknown = run(train);
+  EXPECT_EQ(unknown.code, 0);
+  EXPECT_MENTIONS(unknown.err, "note: chats.tok: was made with the tokenizer of test; there is no tokenizer.json");
+  folder_.write("tokenizer.json", "{}");  // beside model.json
+  EXPECT_EQ(run(train + evaluate).err, "");
+  folder_.write("tokenizer.json", "{ }");
+  expect_error(train, 2, "was made with another tokenizer than the model's");
+  folder_.write("own.tok", token_file_bytes({{{1, 2, 3}, {}}, {{4, 5, 6}, {}}}, vocabulary_));
+  expect_error("run s.toml --steps 1 --set data.file=own.tok" + evaluate, 2, "another tokenizer");
+}
+
 }  // namespace
 }  // namespace penstock::exec

@@ -141,6 +141,22 @@ TEST(TokenFile, RefusesWhatIsNoFile) {
   EXPECT_MENTIONS(text(pipe), "is not a regular file");
 }
 
+/// Whoever asks for documents alone finds wrong ones, and not what only a run has to know.
+TEST(TokenFile, DocumentsAloneNeedNeitherIdsNorTheChecksum) {
+  const TemporaryFolder folder;
+  std::string bytes = token_file_bytes(three_documents(), 12);
+  put(bytes, token_file_layout(header_of(bytes)).tokens, std::uint16_t{500});
+  const auto path = folder.write("a", bytes);
+  const TokenFile file(path, TokenFormat::penstock, 12, TokenFileCheck::documents);
+  EXPECT_EQ(file.documents(), 3);
+  EXPECT_EQ(file.lengths(), TokenFile(folder.write("b", token_file_bytes(three_documents(), 12)), 12).lengths());
+  EXPECT_MENTIONS(error_text([&] { TokenFile(path, 12); }), "byte 120: its checksum is");
+  put(bytes, token_file_layout(header_of(bytes)).starts, std::uint64_t{1});
+  folder.write("a", bytes);
+  EXPECT_MENTIONS(error_text([&] { TokenFile(path, TokenFormat::penstock, 12, TokenFileCheck::documents); }),
+                  "document 0 begins at token 1");
+}
+
 struct Damage {
   const char* name;
   std::function<void(std::string&)> make;  // the checksum is made right afterwards
