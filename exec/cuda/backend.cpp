@@ -15,6 +15,7 @@
 #include "exec/cuda/lane_events.h"
 #include "exec/cuda/notifier.h"
 #include "exec/cuda/optimizer.h"
+#include "exec/cuda/stall_watch.h"
 #include "exec/cuda/stream_memory.h"
 #include "exec/cuda/templates.h"
 #include "exec/memory/host_memory.h"
@@ -119,9 +120,10 @@ class CudaBackend : public Backend {
     PENSTOCK_CUDA(cudaHostGetDevicePointer(&words, board.words(), 0));
     words_ = reinterpret_cast<CUdeviceptr>(words);
     make_lanes();
-    events_ = std::make_unique<LaneEvents>(bound, recorder.steps());
+    events_ = std::make_unique<LaneEvents>(bound, recorder.steps(), recorder.meter());
     rehearse();
     events_->anchor(first_stream());
+    stalls_ = std::make_unique<StallWatch>(*events_, board, recorder.meter(), options_.device);
     notifier_ = std::make_unique<Notifier>(board, [this] { look_for_errors(); });
   }
 
@@ -149,6 +151,8 @@ class CudaBackend : public Backend {
     steps_ = std::max(steps_, step + 1);
   }
 
+  bool has_metered(int step) override { return stalls_->has_metered(step); }
+
   void drain() override {
     if (bound_ == nullptr) return;
     try {
@@ -159,6 +163,7 @@ class CudaBackend : public Backend {
       board_->abort(std::current_exception());
     }
     notifier_.reset();
+    stalls_.reset();
     events_.reset();
     lanes_.clear();
     board_memory_ = Registration();
@@ -327,6 +332,7 @@ class CudaBackend : public Backend {
   int steps_ = 0;                             // enqueued
   std::vector<std::unique_ptr<Lane>> lanes_;  // by lane; nullptr for lanes that are not the GPU's
   std::unique_ptr<LaneEvents> events_;
+  std::unique_ptr<StallWatch> stalls_;
   std::unique_ptr<Notifier> notifier_;
 };
 

@@ -13,24 +13,30 @@ LaneEvents::Event LaneEvents::make(unsigned flags) {
   return Event(event);
 }
 
-LaneEvents::LaneEvents(const BoundSchedule& bound, int recorded_steps)
+LaneEvents::LaneEvents(const BoundSchedule& bound, int recorded_steps, const StallMeter& meter)
     : ops_(bound.ops.size()), recorded_(recorded_steps), anchor_(make(cudaEventDefault)) {
   starts_.resize(ops_ * static_cast<std::size_t>(recorded_));
   ends_.resize(starts_.size());
   marked_.resize(starts_.size());
-  for (auto& turn : turns_) turn.resize(ops_);
+  start_turns_.resize(ops_);
+  turns_.resize(ops_);
   for (const BoundOp& op : bound.ops) {
     if (!is_gpu(op.lane_kind)) continue;
     for (int step = 0; step < recorded_; ++step) {
       starts_[slot(op.op->id, step)] = make(cudaEventDefault);
       ends_[slot(op.op->id, step)] = make(cudaEventDefault);
     }
-    for (auto& turn : turns_) turn[static_cast<std::size_t>(op.op->id)] = make(cudaEventDisableTiming);
+    const bool is_metered = meter.meters(op.op->id);
+    const auto at = static_cast<std::size_t>(op.op->id);
+    for (int turn = 0; turn < (is_metered ? kMeteredTurns : 2); ++turn) {
+      turns_[at].push_back(make(is_metered ? cudaEventDefault : cudaEventDisableTiming));
+      if (is_metered) start_turns_[at].push_back(make(cudaEventDefault));
+    }
   }
 }
 
 void LaneEvents::mark_start(int op, int step, cudaStream_t stream) {
-  if (step < recorded_) PENSTOCK_CUDA(cudaEventRecord(starts_[slot(op, step)].get(), stream));
+  if (const cudaEvent_t event = start(op, step); event != nullptr) PENSTOCK_CUDA(cudaEventRecord(event, stream));
 }
 
 void LaneEvents::mark_end(int op, int step, cudaStream_t stream) {
@@ -38,8 +44,16 @@ void LaneEvents::mark_end(int op, int step, cudaStream_t stream) {
   if (step < recorded_) marked_[slot(op, step)] = 1;
 }
 
+cudaEvent_t LaneEvents::start(int op, int step) const {
+  if (step < recorded_) return starts_[slot(op, step)].get();
+  const std::vector<Event>& turns = start_turns_[static_cast<std::size_t>(op)];
+  return turns.empty() ? nullptr : turns[static_cast<std::size_t>(step) % turns.size()].get();
+}
+
 cudaEvent_t LaneEvents::end(int op, int step) const {
-  return step < recorded_ ? ends_[slot(op, step)].get() : turns_[step % 2][static_cast<std::size_t>(op)].get();
+  if (step < recorded_) return ends_[slot(op, step)].get();
+  const std::vector<Event>& turns = turns_[static_cast<std::size_t>(op)];
+  return turns[static_cast<std::size_t>(step) % turns.size()].get();
 }
 
 void LaneEvents::anchor(cudaStream_t stream) {

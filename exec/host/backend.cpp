@@ -123,7 +123,9 @@ class HostBackend : public Backend {
       run_copy(*copy);
     else
       run_host_work(op, *bound_, launch.step);
-    recorder_->record(launch.step, launch.op, start, now_ns());
+    const std::int64_t end = now_ns();
+    recorder_->record(launch.step, launch.op, start, end);
+    recorder_->meter().add(launch.step, launch.op, start, end);
     board_->publish(launch.op, static_cast<std::uint32_t>(launch.step + 1));
   }
   void run_copy(const BoundCopy& copy) const {

@@ -8,7 +8,8 @@
 //     until completed(from) >= s + 1 - distance (nothing to wait for where that is 0);
 //  2. its results are visible to the host and to other lanes before the board's counter of the op says s + 1;
 //     if BoundOp::host_waits, host threads that wait for it are woken (Board::publish, or Board::notify);
-//  3. start and end go to the recorder (at the latest by drain), in nanoseconds of the steady clock;
+//  3. start and end go to the recorder (at the latest by drain), in nanoseconds of the steady clock, and those of the
+//     compute lane, which may count from another origin, to its meter;
 //  4. an error goes to Board::abort, never out of a thread of its own. After an abort it executes nothing
 //     more that it has not started; drain still returns.
 #pragma once
@@ -46,6 +47,9 @@ class Backend {
   virtual void start(const BoundSchedule& bound, Board& board, Recorder& recorder) = 0;
   /// Asynchronous; may block while queues are full. REQUIRES: a GPU op.
   virtual void enqueue(int op, int step) = 0;
+  /// Whether the recorder's meter has all of the compute lane up to the step's last backward op. Called by a host lane:
+  /// waits for milliseconds at most, and for nothing that waits for the lane. REQUIRES: that op has completed.
+  virtual bool has_metered(int /*step*/) { return true; }
   /// Blocks until all that was enqueued has completed or, after an abort, will never run.
   virtual void drain() = 0;
 };

@@ -102,8 +102,9 @@ struct StepReport {
   std::int64_t trained_tokens = 0;
   double gradient_norm = 0;  // before clipping; 0 without clipping
   double learning_rate = 0;
-  bool skipped = false;    // the norm was not finite, or no token is trained on: nothing was updated
-  std::int64_t at_ns = 0;  // steady clock
+  double stall_seconds = -1;  // in which the compute lane stood idle; negative: not known when the step is reported
+  bool skipped = false;       // the norm was not finite, or no token is trained on: nothing was updated
+  std::int64_t at_ns = 0;     // steady clock
 };
 
 /// What the ops of a step ask besides memory. Called from several threads; `step` is the run step, from 0.

@@ -51,10 +51,11 @@ class Run {
         options_(options),
         board_(bound.ops.size()),
         gate_(options.steps),
-        recorder_(bound.ops.size(), std::min(options.record_steps, options.steps)),
+        recorder_(*bound.schedule, std::min(options.record_steps, options.steps)),
         attached_(options.control, gate_, board_) {}
 
   ExecutorResult run() {
+    recorder_.meter().begin(now_ns());
     backend_.start(bound_, board_, recorder_);
     {
       const std::jthread watchdog([this](const std::stop_token& token) { guarded([&] { watch(token); }); });
@@ -95,10 +96,19 @@ class Run {
         if (options_.before_host_op) options_.before_host_op(*op.op, step, board_);
         if (board_.aborted()) return;
         const std::int64_t start = now_ns();
-        run_host_work(op, bound_, step);
+        run_host_work(op, bound_, step, std::holds_alternative<BoundReport>(op.work) ? stall_seconds(step) : -1);
         recorder_.record(step, id, start, now_ns());
         board_.publish(id, static_cast<std::uint32_t>(step + 1));
       }
+  }
+
+  /// Negative where the step's report comes before its last backward op has ended, as without clipping, or where the
+  /// backend does not know.
+  double stall_seconds(int step) {
+    const StallMeter& meter = recorder_.meter();
+    const int last = meter.last_backward();
+    const bool has_ended = last >= 0 && board_.completed(last) >= static_cast<std::uint32_t>(step + 1);
+    return has_ended && backend_.has_metered(step) ? meter.seconds(step) : -1;
   }
 
   void walk_launches() {

@@ -25,7 +25,7 @@ void run_scalars(const BoundScalars& work, const BoundSchedule& program, int ste
   if (work.trained_tokens != nullptr) skip_untrained(*work.out, *work.trained_tokens);
 }
 
-void run_report(const BoundReport& work, const BoundSchedule& program, int step) {
+void run_report(const BoundReport& work, const BoundSchedule& program, int step, double stall_seconds) {
   if (!program.source.report) return;
   StepReport report;
   report.step = program.source.number(step);
@@ -40,6 +40,7 @@ void run_report(const BoundReport& work, const BoundSchedule& program, int step)
     report.gradient_norm = work.scalars->norm;
     report.skipped = work.scalars->skip != 0;
   }
+  report.stall_seconds = stall_seconds;
   report.at_ns = now_ns();
   program.source.report(report);
 }
@@ -141,10 +142,11 @@ void run_pass(const BoundHostPass& work) {
 
 }  // namespace
 
-void run_host_work(const BoundOp& op, const BoundSchedule& program, int step) {
+void run_host_work(const BoundOp& op, const BoundSchedule& program, int step, double stall_seconds) {
   struct Run {
     const BoundSchedule& program;
     int step;
+    double stall_seconds;
     void operator()(const BoundCopy& w) const { run_copy(w); }
     void operator()(const BoundOptimizer& w) const {
       adamw_host(w.states, w.gradient, w.gradient_type, w.elements, *w.scalars, w.threads, w.undecayed);
@@ -158,12 +160,12 @@ void run_host_work(const BoundOp& op, const BoundSchedule& program, int step) {
     }
     void operator()(const BoundScalars& w) const { run_scalars(w, program, step); }
     void operator()(const BoundInput& w) const { StepInput(w, program, step).check(); }
-    void operator()(const BoundReport& w) const { run_report(w, program, step); }
+    void operator()(const BoundReport& w) const { run_report(w, program, step, stall_seconds); }
     void operator()(const BoundHostPass& w) const { run_pass(w); }
     void operator()(const TemplateBinding&) const { throw std::logic_error("a template op on a host lane"); }
     void operator()(const BoundWait&) const { throw std::logic_error("a wait outside the launch lane"); }
   };
-  std::visit(Run{program, step}, op.work);
+  std::visit(Run{program, step, stall_seconds}, op.work);
 }
 
 }  // namespace penstock::exec

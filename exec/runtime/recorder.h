@@ -1,11 +1,13 @@
-// When each op started and ended, by the steady clock. Memory for all of it is taken before the run; each (step, op)
-// has its own slot, written once by whoever executes the op, so that recording is two clock reads and one store.
+// When each op of the leading steps started and ended, by the steady clock, and how long the compute lane stood idle in
+// every one. Memory for all of it is taken before the run; each (step, op) has its own slot, written once by whoever
+// executes the op, so that recording is two clock reads and one store.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
 #include <vector>
 
+#include "exec/runtime/stall_meter.h"
 #include "shared/ir/schedule.h"
 #include "shared/timeline/timeline.h"
 
@@ -21,7 +23,8 @@ class Recorder {
  public:
   Recorder() = default;
   /// Records run steps [0, steps).
-  Recorder(std::size_t ops, int steps) : ops_(ops), steps_(steps), spans_(ops * static_cast<std::size_t>(steps)) {}
+  Recorder(const Schedule& schedule, int steps)
+      : ops_(schedule.ops.size()), steps_(steps), spans_(ops_ * static_cast<std::size_t>(steps)), meter_(schedule) {}
 
   bool records(int step) const { return step < steps_; }
   void record(int step, int op, std::int64_t start_ns, std::int64_t end_ns) {
@@ -32,6 +35,7 @@ class Recorder {
   /// step 0. REQUIRES: nobody records any more.
   std::vector<OpTime> times(int first_step, int steps) const;
   int steps() const { return steps_; }
+  StallMeter& meter() { return meter_; }
   /// What a run recorded that went on where this one ended. REQUIRES: all that this one records was run.
   void append(Recorder next);
 
@@ -42,6 +46,7 @@ class Recorder {
   std::size_t ops_ = 0;
   int steps_ = 0;
   std::vector<Span> spans_;
+  StallMeter meter_;
 };
 
 }  // namespace penstock::exec
