@@ -70,7 +70,7 @@ const std::map<std::string, Names>& allowed() {
        {"exec/data", "exec/memory", "exec/numerics", "exec/optimizer", "exec/runtime", "shared", "shared/ir",
         "shared/model", "shared/scenario"}},
       {"exec/training",
-       {"exec/checkpoint", "exec/data", "exec/memory", "exec/optimizer", "exec/runtime", "shared/model",
+       {"exec/checkpoint", "exec/data", "exec/memory", "exec/optimizer", "exec/runtime", "shared", "shared/model",
         "shared/scenario"}},
       {"exec/calibrate",
        {"exec/checkpoint", "exec/cuda", "exec/data", "exec/host", "exec/memory", "exec/numerics", "exec/optimizer",

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 #include <signal.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <filesystem>
@@ -11,6 +10,7 @@
 #include <string>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "exec/checkpoint/dump.h"
 #include "exec/cuda/backend.h"
@@ -18,7 +18,6 @@
 #include "exec/program/card_log.h"
 #include "exec/program/card_sensor.h"
 #include "exec/program/commands.h"
-#include "exec/program/metrics_log.h"
 #include "exec/program/model_export.h"
 #include "exec/program/run_comparison.h"
 #include "exec/program/run_outputs.h"
@@ -29,7 +28,11 @@
 #include "exec/program/run_stops.h"
 #include "exec/program/run_updates.h"
 #include "exec/program/watchdog.h"
+#include "exec/training/console_line.h"
 #include "exec/training/evaluation.h"
+#include "exec/training/metrics_log.h"
+#include "exec/training/step_record.h"
+#include "exec/training/trainer.h"
 #include "exec/training/training.h"
 #include "shared/error.h"
 #include "shared/path_kind.h"
@@ -41,12 +44,16 @@ using nlohmann::ordered_json;
 
 namespace {
 
+AdamHyper hyper_of(const RunOptions& run) {
+  return {run.learning_rate, run.beta1, run.beta2, run.epsilon, run.weight_decay, run.max_norm};
+}
+
 TrainingOptions training_options(const RunCommandOptions& options, const RunSetup& setup, int recorded) {
   const RunOptions& run = setup.scenario.run;
   const Watchdog watchdog =
       watchdog_of(options.watchdog_seconds, setup.schedule, setup.scenario, setup.backend->is_host());
   TrainingOptions training;
-  training.hyper = {run.learning_rate, run.beta1, run.beta2, run.epsilon, run.weight_decay, run.max_norm};
+  training.hyper = hyper_of(run);
   training.learning_rate_warmup_steps = run.learning_rate_warmup_steps;
   training.rate = run.rate;
   training.tokens = setup.tokens.get();
@@ -93,12 +100,6 @@ class Run {
     const std::string saves = setup_.save ? prepare_saves(setup_, training_->arenas()) : "";
     status.clear();
     if (!options.json) print_out(saves);
-    progress_.emplace(setup_, status, setup_.scenario.run.steps, options.json);
-    trained_ = training_options(options, setup_, recorded_);
-    trained_.report = [this](const StepReport& report) {
-      (*progress_)(report);
-      if (metrics_) metrics_->add(report, progress_->step_seconds());
-    };
     if (setup_.evaluation)
       evaluation_.emplace(setup_.evaluation->schedule, *training_, *setup_.backend, *setup_.evaluation->tokens,
                           setup_.scenario.run.eval.steps);
@@ -109,26 +110,24 @@ class Run {
 
   /// From here on a wish to end is heard.
   void train() {
-    stops_.emplace(options_.save, setup_, *progress_);
-    trained_.executor.control = &stops_->control();
+    ConsoleLine console(status_, console_options());
+    stops_.emplace(options_.save, setup_);
+    std::vector<TrainingObserver*> observers{&*stops_, &console, &record_};
+    if (metrics_) observers.push_back(&*metrics_);
+    TrainingOptions options = training_options(options_, setup_, recorded_);
+    options.executor.control = &stops_->control();
+    Trainer trainer(*training_, options, observers);
+    if (evaluation_) trainer.evaluates(*evaluation_, setup_.scenario.run.eval.every);
+    if (setup_.save) trainer.saves(*setup_.save, setup_.description);
     watch_card();
     // A run that was killed may have saved a step and not evaluated it.
-    const bool is_evaluated = metrics_ && metrics_->has_evaluation();
-    if (is_multiple(training_->steps_done(), setup_.scenario.run.eval.every) && !is_evaluated) evaluate();
-    progress_->begin();
-    train_part();
-    while (!result_.stopped && result_.steps < setup_.scenario.run.steps) {
-      if (is_multiple(training_->steps_done(), setup_.scenario.run.checkpoint.every)) save_between();
-      if (is_multiple(training_->steps_done(), setup_.scenario.run.eval.every)) evaluate();
-      progress_->begin();
-      train_part();
-    }
-    if (!result_.stopped) evaluate();
+    trainer.train(metrics_ && metrics_->has_evaluation());
     if (card_) card_summary_ = card_->finish();
-    finish_save();
+    trainer.finish_save();
     stops_->writing();
     status_.clear();
-    updates_ = count_updates(progress_->reports(), setup_.schedule.numerics.clip);
+    result_ = trainer.take_result();
+    updates_ = count_updates(record_.steps(), setup_.schedule.numerics.clip);
   }
   bool stopped() const { return result_.stopped; }
 
@@ -137,13 +136,13 @@ class Run {
     if (metrics_) attempts.make([&] { metrics_->finish(); });
     const bool saves_nothing = !setup_.save || !setup_.save->saved();
     attempts.make([&] { require_updates(updates_, saves_nothing ? options_.save : std::filesystem::path()); });
-    const Timeline timeline = make_timeline(setup_, *training_, result_, *progress_);
+    const Timeline timeline = make_timeline(setup_, *training_, result_, record_.steps());
     files_ = write_run_files(options_, setup_, timeline, *training_, updates_, attempts);
     export_model(attempts);
     if (!options_.dump.empty())
       attempts.make_of_enough_steps([&] {
         write_dump(options_.dump, setup_.schedule, setup_.scenario.model, training_->memories(), *setup_.tokens,
-                   trained_.hyper, progress_->reports());
+                   hyper_of(setup_.scenario.run), record_.steps());
       });
     speed_ = measure(setup_, timeline);
     if (comparing_) attempts.make_of_enough_steps([&] { comparison_ = comparing_->finish(setup_.schedule, timeline); });
@@ -155,6 +154,11 @@ class Run {
   }
 
  private:
+  ConsoleOptions console_options() const {
+    return {setup_.schedule.tokens_per_step(), bound_seconds(setup_), setup_.steps_before + setup_.scenario.run.steps,
+            !options_.json};
+  }
+
   /// The driver's readings of the card, where it can be asked.
   void watch_card() {
     if (setup_.backend->is_host()) return;
@@ -163,78 +167,6 @@ class Run {
       card_.emplace(std::move(sensor));
     else
       tell(fmt::format("penstock-exec: note: clocks, power and link of the card are not read: {}\n", why));
-  }
-
-  static bool is_multiple(std::int64_t step, std::int64_t every) { return every > 0 && step % every == 0; }
-
-  /// The steps up to the next save or evaluation.
-  void train_part() {
-    std::int64_t left = setup_.scenario.run.steps - result_.steps;
-    const std::int64_t done = training_->steps_done();
-    if (setup_.save) left = setup_.save->steps_to_save(done, left);
-    if (const std::int64_t every = setup_.scenario.run.eval.every; every > 0)
-      left = std::min(left, every - done % every);
-    trained_.executor.steps = static_cast<int>(left);
-    trained_.executor.record_steps = std::max(0, recorded_ - result_.steps);
-    stops_->training_after(done);
-    ExecutorResult part = training_->run(trained_);
-    result_.steps += part.steps;
-    result_.stopped = part.stopped;
-    result_.recorder.append(std::move(part.recorder));
-  }
-
-  /// The loss on held-out rows, if it is asked for.
-  void evaluate() {
-    if (!evaluation_) return;
-    status_.show(fmt::format("evaluating after step {}", training_->steps_done()));
-    const std::optional<EvaluationReport> report = evaluation_->run(trained_.executor);
-    status_.clear();
-    if (!report) return;
-    evaluations_.push_back(*report);
-    if (metrics_) metrics_->add(*report);
-    if (!options_.json) print_out(evaluation_text(*report));
-  }
-
-  void save_between() {
-    finish_save();
-    const std::int64_t step = training_->steps_done();
-    stops_->saving();
-    status_.show(fmt::format("saving step {}", step));
-    try {
-      setup_.save->begin(*training_, setup_.description, setup_.schedule, setup_.scenario.model);
-      if (!setup_.save->writes_beside()) finish_save();
-    } catch (const std::exception& error) {
-      tell_unsaved(step, error.what());
-    }
-    status_.clear();
-  }
-
-  /// Waits for the checkpoint that is being written, if there is one.
-  void finish_save() {
-    const std::optional<std::int64_t> step = setup_.save ? setup_.save->being_written() : std::nullopt;
-    if (!step) return;
-    stops_->saving();
-    status_.show(fmt::format("saving step {}", *step));
-    try {
-      const auto folder = setup_.save->finish();
-      status_.clear();
-      if (folder && !options_.json) print_out(saved_text(*step, *folder));
-      stops_->saved(*step);
-    } catch (const std::exception& error) {
-      tell_unsaved(*step, error.what());
-    }
-  }
-
-  /// What cannot be saved now may be later: no reason to end what is trained.
-  void tell_unsaved(std::int64_t step, const std::string& why) {
-    status_.clear();
-    const std::optional<std::int64_t> saved = setup_.save->saved();
-    const std::string stands = saved ? fmt::format("the checkpoint of step {} stands, ", *saved) : "";
-    const std::int64_t last = training_->steps_done() + setup_.scenario.run.steps - result_.steps;
-    const std::int64_t next = step + setup_.save->steps_to_save(step, last - step);
-    tell(fmt::format(
-        "penstock-exec: step {} is not saved, and training goes on; {}the next attempt is after step {}. {}\n", step,
-        stands, next, why));
   }
 
   /// A run that was ended early and has saved goes on from there, and exports when it is done.
@@ -260,11 +192,11 @@ class Run {
   }
 
   std::string json(const BesideMemory& beside) const {
-    ordered_json json = result_json(setup_, *training_, result_, *progress_, speed_, beside);
+    ordered_json json = result_json(setup_, *training_, result_, record_.steps(), speed_, beside);
     json["updates"] = updates_json(updates_);
     if (setup_.save) json["saves"] = saves_json(*setup_.save);
     if (card_) json["card"] = card_json(card_summary_);
-    if (evaluation_) json["evaluations"] = evaluations_json(evaluations_);
+    if (evaluation_) json["evaluations"] = evaluations_json(record_.evaluations());
     if (is_exported_) json["exported"] = setup_.exported->folder().string();
     if (comparison_) json["comparison"] = ordered_json::parse(comparison_json(setup_.schedule, *comparison_));
     return json.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
@@ -286,13 +218,11 @@ class Run {
   std::optional<RunComparison> comparing_;
   std::optional<Training> training_;
   std::optional<Evaluation> evaluation_;
-  std::vector<EvaluationReport> evaluations_;
-  std::optional<Progress> progress_;
+  StepRecord record_;
   std::optional<MetricsLog> metrics_;
   std::optional<RunStops> stops_;
   std::optional<CardLog> card_;
   CardSummary card_summary_;
-  TrainingOptions trained_;
   ExecutorResult result_;
   RunUpdates updates_;
   std::string files_;

@@ -9,6 +9,7 @@
 #include "exec/data/text_files.h"
 #include "exec/program/model_export.h"
 #include "exec/program/run_comparison.h"
+#include "exec/training/console_line.h"
 #include "shared/build_commit.h"
 #include "shared/command_files.h"
 #include "shared/compare/recording.h"
@@ -47,15 +48,11 @@ void check_run_outputs(const RunCommandOptions& options, const Scenario& scenari
   files.check();
 }
 
-std::string saved_text(std::int64_t step, const std::filesystem::path& folder) {
-  return fmt::format("saved step {} to {}\n", step, folder.string());
-}
-
 std::string write_run_files(const RunCommandOptions& options, const RunSetup& setup, const Timeline& timeline,
                             const Training& training, const RunUpdates& updates, Attempts& attempts) {
   std::string text;
   const auto save = [&] {
-    if (const auto folder = setup.save->save(training, setup.description, setup.schedule, setup.scenario.model))
+    if (const auto folder = setup.save->save(training, setup.description))
       text += saved_text(training.steps_done(), *folder);
   };
   const auto record = [&] {

@@ -16,8 +16,6 @@ namespace penstock::exec {
 /// Throws InputError if a file asked for cannot be written, or would replace what the run reads or writes elsewhere.
 void check_run_outputs(const RunCommandOptions& options, const Scenario& scenario, const TimelineFiles& timelines);
 
-std::string saved_text(std::int64_t step, const std::filesystem::path& folder);
-
 /// The checkpoint, the recording, the timeline and, where the policy wrote it, the schedule, each by itself. Returns,
 /// to be printed, where they are.
 std::string write_run_files(const RunCommandOptions& options, const RunSetup& setup, const Timeline& timeline,

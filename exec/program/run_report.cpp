@@ -75,13 +75,6 @@ ordered_json data_json(const TokenSource& tokens) {
   return {{"description", tokens.describe()}, {"checksum", tokens.checksum()}, {"passed_over", passed_over}};
 }
 
-/// Model FLOPs of a step at the machine's matmul rate; 0 where the machine does not say.
-double bound_seconds(const RunSetup& setup) {
-  const Machine& machine = setup.scenario.machine;
-  if (machine.gpu.matmul_flops_per_second <= 0) return 0;
-  return sim::any_schedule_seconds(setup.schedule, setup.scenario.model, machine);
-}
-
 /// What decays and what does not train.
 std::string optimizer_text(const Scenario& scenario) {
   const RunOptions& run = scenario.run;
@@ -101,12 +94,13 @@ std::string optimizer_text(const Scenario& scenario) {
 
 }  // namespace
 
-std::string evaluation_text(const EvaluationReport& report) {
-  return fmt::format("eval {:>5}  loss {:.6f}  on held-out rows, in {}\n", report.step, report.loss,
-                     format_seconds(report.seconds));
+double bound_seconds(const RunSetup& setup) {
+  const Machine& machine = setup.scenario.machine;
+  if (machine.gpu.matmul_flops_per_second <= 0) return 0;
+  return sim::any_schedule_seconds(setup.schedule, setup.scenario.model, machine);
 }
 
-ordered_json evaluations_json(const std::vector<EvaluationReport>& reports) {
+ordered_json evaluations_json(std::span<const EvaluationReport> reports) {
   ordered_json list = ordered_json::array();
   for (const EvaluationReport& report : reports)
     list.push_back({{"step", report.step}, {"loss", report.loss}, {"seconds", report.seconds}});
@@ -133,53 +127,8 @@ std::string head_text(const RunSetup& setup) {
   return text;
 }
 
-Progress::Progress(const RunSetup& setup, StatusLine& status, int steps, bool json)
-    : status_(status),
-      tokens_per_step_(setup.schedule.tokens_per_step()),
-      bound_seconds_(bound_seconds(setup)),
-      last_step_(setup.steps_before + steps),
-      json_(json),
-      done_(setup.steps_before) {}
-
-void Progress::begin() { last_ns_ = now_ns(); }
-
-double Progress::seconds_since() const { return static_cast<double>(now_ns() - last_ns_) * 1e-9; }
-
-void Progress::operator()(const StepReport& report) {
-  reports_.push_back(report);
-  const double seconds = static_cast<double>(report.at_ns - last_ns_) * 1e-9;
-  last_ns_ = report.at_ns;
-  step_seconds_ = seconds;
-  done_ = report.step;
-  status_.clear();
-  const bool is_last = report.step >= last_step_;
-  if (!json_)
-    print_out(fmt::format("step {:>5}  loss {:.6f}  norm {:<9.4g} lr {:.3e}  {:>9.1f} tokens/s{}{}{}{}\n", report.step,
-                          report.loss, report.gradient_norm, report.learning_rate,
-                          static_cast<double>(tokens_per_step_) / seconds,
-                          report.trained_tokens < tokens_per_step_
-                              ? fmt::format(", {:.1f} trained", static_cast<double>(report.trained_tokens) / seconds)
-                              : "",
-                          bound_seconds_ > 0 ? fmt::format("  {:.0f} % of bound", 100 * bound_seconds_ / seconds) : "",
-                          is_last ? "" : fmt::format("  {} left", time_left(report.step, seconds)),
-                          !report.skipped              ? ""
-                          : report.trained_tokens == 0 ? "  NOT UPDATED: no token is trained on"
-                                                       : "  NOT UPDATED: the gradient norm is not finite"));
-  if (!is_last) status_.show(bar(report.step, seconds));
-}
-
-std::string Progress::time_left(std::int64_t step, double seconds) const {
-  return format_seconds(seconds * static_cast<double>(last_step_ - step));
-}
-
-std::string Progress::bar(std::int64_t step, double seconds) const {
-  const auto filled = static_cast<std::size_t>(30 * step / std::max<std::int64_t>(1, last_step_));
-  return fmt::format("[{}{}] step {} of {}, about {} left", std::string(filled, '#'), std::string(30 - filled, '.'),
-                     step, last_step_, time_left(step, seconds));
-}
-
 Timeline make_timeline(const RunSetup& setup, const Training& training, const ExecutorResult& result,
-                       const Progress& progress) {
+                       std::span<const StepReport> reports) {
   Timeline timeline;
   timeline.source = TimelineSource::measured;
   timeline.schedule_hash = schedule_hash(setup.schedule);
@@ -191,7 +140,7 @@ Timeline make_timeline(const RunSetup& setup, const Training& training, const Ex
   timeline.ops = result.recorder.times(timeline.first_step, timeline.steps);
   for (std::size_t i = 0; i < setup.schedule.tiers.size(); ++i)
     timeline.peaks.push_back({setup.schedule.tiers[i].kind, training.arenas()[i]});
-  for (const StepReport& report : progress.reports())
+  for (const StepReport& report : reports)
     if (timeline.losses.size() < static_cast<std::size_t>(timeline.steps)) timeline.losses.push_back(report.loss);
   return timeline;
 }
@@ -256,9 +205,10 @@ std::string tail_text(const RunSetup& setup, const ExecutorResult& result, const
 }
 
 ordered_json result_json(const RunSetup& setup, const Training& training, const ExecutorResult& result,
-                         const Progress& progress, const std::optional<Speed>& speed, const BesideMemory& beside) {
+                         std::span<const StepReport> reports, const std::optional<Speed>& speed,
+                         const BesideMemory& beside) {
   ordered_json steps = ordered_json::array(), memory = ordered_json::array();
-  for (const StepReport& report : progress.reports())
+  for (const StepReport& report : reports)
     steps.push_back({{"step", report.step},
                      {"loss", report.loss},
                      {"gradient_norm", report.gradient_norm},

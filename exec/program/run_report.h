@@ -1,12 +1,11 @@
-// What `penstock-exec run` says: before the first step, at each step, and at the end.
+// What `penstock-exec run` says before the first step and at the end (between: exec/training/console_line.h).
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <span>
 #include <string>
-#include <vector>
 
 #include "exec/program/run_setup.h"
 #include "exec/training/evaluation.h"
@@ -17,40 +16,13 @@ namespace penstock::exec {
 
 std::string head_text(const RunSetup& setup);
 
-std::string evaluation_text(const EvaluationReport& report);
-nlohmann::ordered_json evaluations_json(const std::vector<EvaluationReport>& reports);
+nlohmann::ordered_json evaluations_json(std::span<const EvaluationReport> reports);
 
-/// Collects the steps' reports and prints them as they come.
-class Progress {
- public:
-  Progress(const RunSetup& setup, StatusLine& status, int steps, bool json);
-
-  void begin();
-  // From any thread: the last step that was reported, how long it took (0: none was), and for how long the next goes
-  // on.
-  std::int64_t done() const { return done_; }
-  double step_seconds() const { return step_seconds_; }
-  double seconds_since() const;
-  /// Called from a host lane; nobody else writes meanwhile.
-  void operator()(const StepReport& report);
-  const std::vector<StepReport>& reports() const { return reports_; }
-
- private:
-  std::string time_left(std::int64_t step, double seconds) const;  // if every step takes `seconds`
-  std::string bar(std::int64_t step, double seconds) const;
-
-  StatusLine& status_;
-  std::int64_t tokens_per_step_;
-  double bound_seconds_;  // no schedule on this machine makes a step in less; 0: not known
-  std::int64_t last_step_;
-  bool json_;
-  std::atomic<std::int64_t> done_, last_ns_{0};
-  std::atomic<double> step_seconds_{0};
-  std::vector<StepReport> reports_;
-};
+/// Model FLOPs of a step at the machine's matmul rate; 0 where the machine does not say.
+double bound_seconds(const RunSetup& setup);
 
 Timeline make_timeline(const RunSetup& setup, const Training& training, const ExecutorResult& result,
-                       const Progress& progress);
+                       std::span<const StepReport> reports);
 
 /// Steady state, if enough steps were run for one.
 struct Speed {
@@ -76,7 +48,7 @@ std::string tail_text(const RunSetup& setup, const ExecutorResult& result, const
                       const BesideMemory& beside);
 
 nlohmann::ordered_json result_json(const RunSetup& setup, const Training& training, const ExecutorResult& result,
-                                   const Progress& progress, const std::optional<Speed>& speed,
+                                   std::span<const StepReport> reports, const std::optional<Speed>& speed,
                                    const BesideMemory& beside);
 
 }  // namespace penstock::exec

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "exec/program/run_saves.h"
 #include "exec/program/run_setup.h"
+#include "exec/training/run_saves.h"
 
 namespace penstock::exec {
 

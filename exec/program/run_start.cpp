@@ -9,7 +9,7 @@
 #include "exec/checkpoint/checkpoint.h"
 #include "exec/checkpoint/checkpoint_names.h"
 #include "exec/checkpoint/checkpoint_series.h"
-#include "exec/program/run_saves.h"
+#include "exec/training/run_saves.h"
 #include "shared/error.h"
 #include "shared/path_kind.h"
 #include "shared/standard_streams.h"

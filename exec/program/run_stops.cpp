@@ -7,6 +7,8 @@
 #include <chrono>
 #include <cstdlib>
 
+#include "exec/program/run_report.h"
+#include "exec/runtime/recorder.h"
 #include "shared/error.h"
 #include "shared/standard_streams.h"
 #include "shared/units.h"
@@ -54,10 +56,11 @@ std::string stop_text(const StopState& state) {
                      steps_text(std::min(state.done + 1, state.last), state.last), loss_text(state));
 }
 
-RunStops::RunStops(const std::filesystem::path& save, const RunSetup& setup, const Progress& progress)
+RunStops::RunStops(const std::filesystem::path& save, const RunSetup& setup)
     : save_(save),
       setup_(setup),
-      progress_(progress),
+      done_(setup.steps_before),
+      last_ns_(now_ns()),
       saved_(setup.steps_before),
       part_before_(setup.steps_before),
       signals_([this](int wishes, std::string_view cause) { heard(wishes, cause); }) {}
@@ -69,17 +72,24 @@ RunStops::~RunStops() {
 }
 
 void RunStops::training_after(std::int64_t step) {
+  last_ns_ = now_ns();
   const std::lock_guard lock(mutex_);
   is_writing_ = false;
   part_before_ = step;
 }
 
-void RunStops::saving() {
+void RunStops::step_ended(const StepReport& report, double seconds) {
+  last_ns_ = report.at_ns;
+  step_seconds_ = seconds;
+  done_ = report.step;
+}
+
+void RunStops::saving(std::int64_t /*step*/) {
   const std::lock_guard lock(mutex_);
   is_writing_ = true;
 }
 
-void RunStops::saved(std::int64_t step) {
+void RunStops::saved(std::int64_t step, const std::filesystem::path& /*folder*/) {
   const std::lock_guard lock(mutex_);
   saved_ = step;
 }
@@ -92,7 +102,7 @@ void RunStops::writing() {
 }
 
 void RunStops::heard(int wishes, std::string_view cause) {
-  StopState state{wishes, cause, 0, progress_.done(), 0, -1, save_, false};
+  StopState state{wishes, cause, 0, done_, 0, -1, save_, false};
   {
     const std::lock_guard lock(mutex_);
     state.is_writing = is_writing_;
@@ -116,11 +126,11 @@ void RunStops::end_at_once(const std::string& why) {
 }
 
 double RunStops::seconds_left(std::int64_t steps) const {
-  double step = progress_.step_seconds();
+  double step = step_seconds_;
   const bool is_modelled = setup_.scenario.machine.gpu.is_host == setup_.backend->is_host();
   if (step <= 0 && is_modelled) step = predicted_step_seconds(setup_);  // of another machine it would say nothing
   if (step <= 0) return -1;
-  return std::max(0.0, step * static_cast<double>(steps) - progress_.seconds_since());
+  return std::max(0.0, step * static_cast<double>(steps) - static_cast<double>(now_ns() - last_ns_) * 1e-9);
 }
 
 }  // namespace penstock::exec

@@ -7,6 +7,7 @@
 // While files are written nothing ends that.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <filesystem>
@@ -14,9 +15,9 @@
 #include <string>
 #include <string_view>
 
-#include "exec/program/run_report.h"
 #include "exec/program/run_setup.h"
 #include "exec/runtime/run_control.h"
+#include "exec/training/observer.h"
 #include "shared/stop_signals.h"
 
 namespace penstock::exec {
@@ -34,20 +35,17 @@ struct StopState {
 };
 std::string stop_text(const StopState& state);
 
-class RunStops {
+class RunStops : public TrainingObserver {
  public:
-  /// Hears signals as long as it lives. All three must outlive it.
-  RunStops(const std::filesystem::path& save, const RunSetup& setup, const Progress& progress);
-
-  ~RunStops();
+  /// Hears signals as long as it lives. Both must outlive it.
+  RunStops(const std::filesystem::path& save, const RunSetup& setup);
+  ~RunStops() override;
 
   RunControl& control() { return control_; }
-  /// Steps are trained on after `step`.
-  void training_after(std::int64_t step);
-  /// Between steps, a checkpoint is written now.
-  void saving();
-  /// It is there.
-  void saved(std::int64_t step);
+  void training_after(std::int64_t step) override;
+  void step_ended(const StepReport& report, double seconds) override;
+  void saving(std::int64_t step) override;
+  void saved(std::int64_t step, const std::filesystem::path& folder) override;
   /// The last step is over, files are written now.
   void writing();
 
@@ -58,8 +56,10 @@ class RunStops {
 
   const std::filesystem::path& save_;
   const RunSetup& setup_;
-  const Progress& progress_;
   RunControl control_;
+  // Of the last step that ended, or of when training went on, and how long that step took (0: none did).
+  std::atomic<std::int64_t> done_, last_ns_;
+  std::atomic<double> step_seconds_{0};
   std::mutex mutex_;
   std::condition_variable changed_;
   bool is_writing_ = false, has_ended_ = false;  // guarded by mutex_, as what follows is

@@ -40,6 +40,8 @@ class Training {
   void load(const StateSource& source, std::int64_t steps_done = 0);
   ExecutorResult run(const TrainingOptions& options);
 
+  const Schedule& schedule() const { return schedule_; }
+  const Model& model() const { return model_; }
   std::int64_t steps_done() const { return steps_done_; }
   StateReader states() const { return StateReader(schedule_, model_, memories_); }
   const TierMemories& memories() const { return memories_; }

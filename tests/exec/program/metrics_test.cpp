@@ -1,5 +1,5 @@
 // The file of metrics: a line per step, none twice, and nobody else's file.
-#include "exec/program/metrics_log.h"
+#include "exec/training/metrics_log.h"
 
 #include <signal.h>
 #include <sys/resource.h>
@@ -100,6 +100,7 @@ TEST_F(MetricsTest, ALineHasWhatTheStepReports) {
     const nlohmann::json parsed = nlohmann::json::parse(text);
     for (const auto& [key, value] : step.items()) EXPECT_EQ(parsed[key], value) << key;
     EXPECT_GT(parsed["seconds"], 0);
+    EXPECT_GE(parsed["stall_seconds"], 0);
     EXPECT_NEAR(parsed["tokens_per_second"].get<double>() * parsed["seconds"].get<double>(), 128, 1e-6);
   }
   EXPECT_FALSE(std::getline(file, text));

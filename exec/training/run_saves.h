@@ -1,0 +1,109 @@
+// Where a run saves, and when: to one folder at its end, or every so many steps and at its end to one folder each.
+//
+// Between steps training waits for no disk where there is memory for a copy of the states (set_aside): it waits while
+// they are copied, and a thread writes the copy while the next steps are trained. One checkpoint is written at a time.
+// A run that is killed meanwhile leaves what one leaves that is killed in any save.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "exec/checkpoint/checkpoint.h"
+#include "exec/checkpoint/checkpoint_series.h"
+#include "exec/checkpoint/run_description.h"
+#include "exec/checkpoint/save_target.h"
+#include "exec/checkpoint/state_snapshot.h"
+#include "exec/training/training.h"
+#include "shared/scenario/training_options.h"
+
+namespace penstock::exec {
+
+/// One save between steps, as it went.
+struct SaveTimes {
+  std::int64_t step = 0;
+  std::int64_t bytes = 0;        // of its files
+  bool beside_training = false;  // copied first
+  double stall_seconds = 0;      // training waited: for the copy, or for all of it
+  double waited_seconds = 0;     // of that, for the checkpoint before, which was still being written
+  double write_seconds = 0;
+};
+
+class RunSaves {
+ public:
+  /// Throws InputError if `folder` cannot be saved to.
+  RunSaves(const std::filesystem::path& folder, const CheckpointOptions& options);
+
+  /// What people should know of what was found and done, a sentence each.
+  const std::vector<std::string>& notes() const;
+
+  /// Of a run whose first step comes after `step`, where its first checkpoint has files of these sizes. Throws
+  /// InputError if later ones are there already, DoesNotFit if there is no room for it.
+  void require_place(std::int64_t step, std::int64_t steps, std::span<const std::int64_t> file_bytes) const;
+
+  /// How many steps are trained after `step`, of `left` that are, before there is something to save.
+  std::int64_t steps_to_save(std::int64_t step, std::int64_t left) const;
+
+  /// Whether something is saved between steps after this one.
+  bool is_due(std::int64_t step) const { return every_ > 0 && step % every_ == 0; }
+
+  /// Takes memory for a copy of the states if at most `room_bytes` hold it and something is saved between steps.
+  void set_aside(const Schedule& schedule, const Model& model, std::int64_t room_bytes);
+  std::int64_t set_aside_bytes() const { return snapshot_ ? snapshot_->bytes() : 0; }
+  /// Bytes/s at which a small part of a checkpoint of `file_bytes` is written where the first one will be, synced; what
+  /// was written is removed. 0 if it cannot be.
+  double write_rate(std::int64_t step, std::int64_t steps, std::int64_t file_bytes) const;
+  /// A line: what a save between steps is expected to make training wait for, and how long it is written. Rates in
+  /// bytes/s; 0: not known. REQUIRES: set_aside was called.
+  std::string expectation(std::int64_t file_bytes, double copy_rate, double write_rate) const;
+
+  /// Is what begins written while training goes on?
+  bool writes_beside() const { return snapshot_ != nullptr; }
+
+  /// Between steps: copies the states and begins to write the copy, or writes them. REQUIRES: nothing is being written.
+  /// Throws if they cannot be copied; nothing was begun then. Whether they could be written, `finish` says.
+  void begin(const Training& training, const RunDescription& description);
+  /// Waits for what is being written. Where the last one that began is; nothing if none did since the last call. Throws
+  /// std::runtime_error that says why it is not saved.
+  std::optional<std::filesystem::path> finish();
+  /// The step of what `finish` waits for; nothing if there is none.
+  std::optional<std::int64_t> being_written() const;
+
+  /// At the end. Nothing if that step is saved already, else where it is now. Throws std::runtime_error or InputError;
+  /// what was saved before stays. REQUIRES: nothing is being written.
+  std::optional<std::filesystem::path> save(const Training& training, const RunDescription& description);
+
+  /// The last step that is saved, since the run began.
+  std::optional<std::int64_t> saved() const { return saved_; }
+  /// Those between steps that are finished.
+  const std::vector<SaveTimes>& times() const { return times_; }
+
+ private:
+  std::filesystem::path write(const CheckpointInfo& info, const Training& training, const StateReader& states);
+
+  std::filesystem::path folder_;
+  std::int64_t every_;
+  std::unique_ptr<SaveTarget> target_;        // at the end alone
+  std::unique_ptr<CheckpointSeries> series_;  // or these
+  std::optional<std::int64_t> saved_;
+  std::vector<SaveTimes> times_;
+  double waited_seconds_ = 0;                // in the last finish()
+  std::int64_t snapshot_bytes_ = 0;          // of all states
+  std::unique_ptr<StateSnapshot> snapshot_;  // nullptr: there is no room, or nothing is saved between steps
+  // Of the one that began, until finish() is called; the thread writes to it until it is joined.
+  struct Begun {
+    SaveTimes times;
+    std::filesystem::path folder;
+    std::exception_ptr error;
+  };
+  std::optional<Begun> begun_;
+  std::jthread writer_;  // last: it is joined first
+};
+
+}  // namespace penstock::exec
