@@ -89,7 +89,7 @@ def _json_lines(path: str, file: BinaryIO) -> Iterator[Record]:
         if len(line) > MOST_LINE_BYTES:
             raise InputError(f"{place}: a line of more than {MOST_LINE_BYTES} bytes; each record has a line of its own")
         if line.strip():
-            yield Record(place, parse_json(decoded(line, place), place))
+            yield Record(place, parse_json(decoded(line, place).rstrip("\r\n"), place))
 
 
 def _json_array(path: str) -> Iterator[Record]:

@@ -91,9 +91,15 @@ class Renderer:
                 return {"error": f"makes more than {MOST_CHARACTERS} characters, or needs more than {MOST_BYTES_OF_MEMORY} bytes of memory",
                         "line": None, "render": number, "raised": False}
             except Exception as error:  # of foreign code: anything
-                return {"error": str(error)[:2000] or type(error).__name__, "line": line_of(error), "render": number,
+                return {"error": text_of(error), "line": line_of(error), "render": number,
                         "raised": isinstance(error, Raised)}
         return {"texts": texts, "asked_for_date": self.asked_for_date}
+
+
+def text_of(error):
+    """Without the place, which Jinja adds on lines of their own where it knows one."""
+    text = error.message if isinstance(error, jinja2.TemplateError) else str(error)
+    return (text or "")[:2000] or type(error).__name__
 
 
 def line_of(error):
@@ -127,7 +133,7 @@ def main():
     try:
         renderer = Renderer(first["source"], first["date"])
     except Exception as error:
-        return send({"error": str(error)[:2000] or type(error).__name__, "line": line_of(error)})
+        return send({"error": text_of(error), "line": line_of(error)})
     send({"variables": renderer.variables})
     while (asked := receive()) is not None:
         send(renderer.answer(asked))

@@ -9,11 +9,13 @@ namespace penstock {
 
 void take_rows_of_data(Scenario& scenario) {
   const auto format = token_format(scenario.data);
-  if (!format)
+  if (!format) {
+    const MappedFile file(scenario.data);  // empty ones, folders and pipes are refused as such
     throw InputError(fmt::format(
         "{}: [workload] data: is no file of tokens as scripts/prepare or llm.c write them; of others rows are windows "
         "of one text, which is what is assumed without the key",
-        scenario.data.string()));
+        file.path().string()));
+  }
   // Ids play no part, and a scenario is read often; a run checks the whole file when it opens it.
   const TokenFile file(scenario.data, *format, scenario.model.config.vocabulary, TokenFileCheck::documents);
   if (!needs_packing(file)) return;
