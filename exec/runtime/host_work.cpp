@@ -18,44 +18,44 @@
 namespace penstock::exec {
 namespace {
 
-void run_scalars(const BoundScalars& work, const BoundSchedule& program, int step) {
+void run_scalars(const BoundScalars& work, const BoundSchedule& bound, int step) {
   double sum = 0;
   for (const double* partial : work.partials) sum += *partial;
-  *work.out = make_step_scalars(program.source.hyper(step), program.source.number(step), sum, !work.partials.empty());
+  *work.out = make_step_scalars(bound.source.hyper(step), bound.source.number(step), sum, !work.partials.empty());
   if (work.trained_tokens != nullptr) skip_untrained(*work.out, *work.trained_tokens);
 }
 
-void run_report(const BoundReport& work, const BoundSchedule& program, int step, double stall_seconds) {
-  if (!program.source.report) return;
+void run_report(const BoundReport& work, const BoundSchedule& bound, int step, double stall_seconds) {
+  if (!bound.source.report) return;
   StepReport report;
-  report.step = program.source.number(step);
+  report.step = bound.source.number(step);
   if (work.losses != nullptr)
-    for (int m = 0; m < program.schedule->micro_batches; ++m) report.loss += work.losses[m];
+    for (int m = 0; m < bound.schedule->micro_batches; ++m) report.loss += work.losses[m];
   const double trained =
-      work.trained_tokens != nullptr ? *work.trained_tokens : static_cast<double>(program.schedule->tokens_per_step());
+      work.trained_tokens != nullptr ? *work.trained_tokens : static_cast<double>(bound.schedule->tokens_per_step());
   report.trained_tokens = static_cast<std::int64_t>(trained);
   if (trained > 0) report.loss /= trained;
-  report.learning_rate = program.source.hyper(step).learning_rate;
+  report.learning_rate = bound.source.hyper(step).learning_rate;
   if (work.scalars != nullptr) {
     report.gradient_norm = work.scalars->norm;
     report.skipped = work.scalars->skip != 0;
   }
   report.stall_seconds = stall_seconds;
   report.at_ns = now_ns();
-  program.source.report(report);
+  bound.source.report(report);
 }
 
 /// The one way by which data reach a template, on every backend: nothing that is wrong stays in the buffers, not even
 /// when the run fails by it, since copies and kernels that were enqueued before may still run then.
 class StepInput {
  public:
-  StepInput(const BoundInput& work, const BoundSchedule& program, int step)
+  StepInput(const BoundInput& work, const BoundSchedule& bound, int step)
       : work_(work),
         rows_(work.rows),
         places_(work.batch.tokens()),
         tokens_(work.batch.sequences * work.batch.token_row()),
-        number_(program.source.number(step)) {
-    program.source.fill_rows(step, rows_);
+        number_(bound.source.number(step)) {
+    bound.source.fill_rows(step, rows_);
   }
 
   void check() const {
@@ -142,9 +142,9 @@ void run_pass(const BoundHostPass& work) {
 
 }  // namespace
 
-void run_host_work(const BoundOp& op, const BoundSchedule& program, int step, double stall_seconds) {
+void run_host_work(const BoundOp& op, const BoundSchedule& bound, int step, double stall_seconds) {
   struct Run {
-    const BoundSchedule& program;
+    const BoundSchedule& bound;
     int step;
     double stall_seconds;
     void operator()(const BoundCopy& w) const { run_copy(w); }
@@ -158,14 +158,14 @@ void run_host_work(const BoundOp& op, const BoundSchedule& program, int step, do
       const double partial = finish_gradient_host(w.sum, w.sum_type, w.tied, w.out, w.out_type, w.elements, w.threads);
       if (w.norm_partial != nullptr) *w.norm_partial = partial;
     }
-    void operator()(const BoundScalars& w) const { run_scalars(w, program, step); }
-    void operator()(const BoundInput& w) const { StepInput(w, program, step).check(); }
-    void operator()(const BoundReport& w) const { run_report(w, program, step, stall_seconds); }
+    void operator()(const BoundScalars& w) const { run_scalars(w, bound, step); }
+    void operator()(const BoundInput& w) const { StepInput(w, bound, step).check(); }
+    void operator()(const BoundReport& w) const { run_report(w, bound, step, stall_seconds); }
     void operator()(const BoundHostPass& w) const { run_pass(w); }
     void operator()(const TemplateBinding&) const { throw std::logic_error("a template op on a host lane"); }
     void operator()(const BoundWait&) const { throw std::logic_error("a wait outside the launch lane"); }
   };
-  std::visit(Run{program, step, stall_seconds}, op.work);
+  std::visit(Run{bound, step, stall_seconds}, op.work);
 }
 
 }  // namespace penstock::exec

@@ -10,16 +10,16 @@ Evaluation::Evaluation(const Schedule& schedule, const Training& training, Backe
       training_(training),
       backend_(backend),
       steps_(steps),
-      program_(bind_schedule(schedule, model_, training.memories())) {
-  program_.source.number = [](int step) { return step + 1; };
-  program_.source.hyper = [](int) { return AdamHyper{}; };
-  program_.source.fill_rows = [&tokens](int step, const StepRows& rows) { tokens.fill(step + 1, rows); };
+      bound_(bind_schedule(schedule, model_, training.memories())) {
+  bound_.source.number = [](int step) { return step + 1; };
+  bound_.source.hyper = [](int) { return AdamHyper{}; };
+  bound_.source.fill_rows = [&tokens](int step, const StepRows& rows) { tokens.fill(step + 1, rows); };
 }
 
 std::optional<EvaluationReport> Evaluation::run(const ExecutorOptions& executor) {
   EvaluationReport report;
   report.step = training_.steps_done();
-  program_.source.report = [&report](const StepReport& step) {
+  bound_.source.report = [&report](const StepReport& step) {
     const auto trained = static_cast<double>(step.trained_tokens);
     if (step.trained_tokens > 0) report.loss += step.loss * trained;
     report.tokens += step.trained_tokens;
@@ -28,7 +28,7 @@ std::optional<EvaluationReport> Evaluation::run(const ExecutorOptions& executor)
   options.steps = steps_;
   options.record_steps = 0;
   const std::int64_t begin = now_ns();
-  const ExecutorResult result = execute(program_, backend_, options);
+  const ExecutorResult result = execute(bound_, backend_, options);
   if (result.steps < steps_) return std::nullopt;
   report.loss /= static_cast<double>(report.tokens);
   report.seconds = static_cast<double>(now_ns() - begin) * 1e-9;

@@ -35,7 +35,7 @@ class Evaluation {
   const Training& training_;
   Backend& backend_;
   int steps_;
-  BoundSchedule program_;
+  BoundSchedule bound_;
 };
 
 }  // namespace penstock::exec

@@ -21,9 +21,9 @@ AdamHyper hyper_of_step(const TrainingOptions& options, std::int64_t number) {
 }
 
 /// Tells memories without an address from and to where they will be copied.
-void announce_copies(const BoundSchedule& program) {
+void announce_copies(const BoundSchedule& bound) {
   std::map<Memory*, std::map<std::byte*, std::int64_t>> partners;  // by where they begin: the longest copy's bytes
-  for (const BoundOp& op : program.ops) {
+  for (const BoundOp& op : bound.ops) {
     const auto* copy = std::get_if<BoundCopy>(&op.work);
     if (copy == nullptr || (copy->from.address() != nullptr) == (copy->to.address() != nullptr)) continue;
     const bool reads = copy->from.address() == nullptr;
@@ -54,11 +54,11 @@ Training::Training(const Schedule& schedule, const Model& model, Backend& backen
     if (kind == TierKind::nvme && drive == nullptr) throw std::logic_error("a schedule with NVMe needs a drive");
     memories_.push_back(kind == TierKind::nvme ? std::move(drive) : backend.allocate(kind, arena_bytes_[tier]));
   }
-  program_ = bind_schedule(schedule, model, memories_);
-  for (BoundOp& op : program_.ops)
+  bound_ = bind_schedule(schedule, model, memories_);
+  for (BoundOp& op : bound_.ops)
     if (auto* update = std::get_if<BoundOptimizer>(&op.work))
       update->undecayed = undecayed_ranges(model.layers[static_cast<std::size_t>(op.op->layer)], decay);
-  announce_copies(program_);
+  announce_copies(bound_);
 }
 
 void Training::load(const StateSource& source, std::int64_t steps_done) {
@@ -71,13 +71,13 @@ ExecutorResult Training::run(const TrainingOptions& options) {
   if (options.tokens->rows() != schedule_.micro_batch.kind)
     throw std::logic_error("a run needs data in rows as its schedule has them");
   const std::int64_t before = steps_done_;
-  program_.source.number = [before](int step) { return before + step + 1; };
-  program_.source.hyper = [&options, before](int step) { return hyper_of_step(options, before + step + 1); };
-  program_.source.fill_rows = [&options, before](int step, const StepRows& rows) {
+  bound_.source.number = [before](int step) { return before + step + 1; };
+  bound_.source.hyper = [&options, before](int step) { return hyper_of_step(options, before + step + 1); };
+  bound_.source.fill_rows = [&options, before](int step, const StepRows& rows) {
     options.tokens->fill(before + step + 1, rows);
   };
-  program_.source.report = options.report;
-  ExecutorResult result = execute(program_, backend_, options.executor);
+  bound_.source.report = options.report;
+  ExecutorResult result = execute(bound_, backend_, options.executor);
   steps_done_ += result.steps;
   return result;
 }

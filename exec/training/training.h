@@ -54,7 +54,7 @@ class Training {
   Backend& backend_;
   std::vector<std::int64_t> arena_bytes_;
   TierMemories memories_;
-  BoundSchedule program_;
+  BoundSchedule bound_;
   std::int64_t steps_done_ = 0;
 };
 

@@ -34,7 +34,7 @@ Schedule header(const Plan& plan) {
 
 class StepWriter {
  public:
-  StepWriter(const Plan& plan, Program::Makes makes)
+  StepWriter(const Plan& plan, ScheduleBuilder::Makes makes)
       : plan_(plan),
         writer_(plan, header(plan), makes),
         activations_(writer_),
@@ -53,7 +53,7 @@ class StepWriter {
     for (int index = 0; index < plan_.visit_count(); ++index) write_visit(index);
     optimizer_.finish(inputs_);
     report();
-    return writer_.program().finish();
+    return writer_.builder().finish();
   }
 
   /// REQUIRES: a plan whose visits are forward and loss alone.
@@ -66,14 +66,14 @@ class StepWriter {
     weights_.start_ahead();
     for (int index = 0; index < plan_.visit_count(); ++index) write_visit(index);
     add_report({loss_host_});
-    return writer_.program().finish();
+    return writer_.builder().finish();
   }
 
   /// Every buffer is placed by the constructors.
   ArenaBytes arenas() {
-    const Program& program = writer_.program();
-    return {program.arena_bytes(TierKind::hbm), program.arena_bytes(TierKind::dram),
-            program.arena_bytes(TierKind::nvme)};
+    const ScheduleBuilder& builder = writer_.builder();
+    return {builder.arena_bytes(TierKind::hbm), builder.arena_bytes(TierKind::dram),
+            builder.arena_bytes(TierKind::nvme)};
   }
 
  private:
@@ -233,14 +233,14 @@ class StepWriter {
 Schedule make_schedule(const PolicyInput& input) {
   check_policy_input(input);
   const Plan plan(input);
-  return StepWriter(plan, Program::Makes::schedule).write();
+  return StepWriter(plan, ScheduleBuilder::Makes::schedule).write();
 }
 
 Schedule make_evaluation(const PolicyInput& input) {
   check_policy_input(input);
   Plan plan(input);
   plan.visits.resize(static_cast<std::size_t>(plan.head) + 1);  // forward of each layer, and the loss
-  Schedule schedule = StepWriter(plan, Program::Makes::schedule).write_evaluation();
+  Schedule schedule = StepWriter(plan, ScheduleBuilder::Makes::schedule).write_evaluation();
   schedule.model.frozen_layers.resize(static_cast<std::size_t>(plan.head) + 1);
   std::iota(schedule.model.frozen_layers.begin(), schedule.model.frozen_layers.end(), 0);
   return schedule;
@@ -262,7 +262,7 @@ void require_same_places(const Schedule& training, const Schedule& evaluation, c
 ArenaBytes arena_bytes(const PolicyInput& input) {
   check_policy_input(input);
   const Plan plan(input);
-  return StepWriter(plan, Program::Makes::places).arenas();
+  return StepWriter(plan, ScheduleBuilder::Makes::places).arenas();
 }
 
 }  // namespace penstock

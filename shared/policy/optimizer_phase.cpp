@@ -30,7 +30,7 @@ void OptimizerPhase::make_states() {
   states_.resize(upload_copies_.size() * tensors_.size());
   const auto make = [&](const char* name, int layer, TierKind tier, TensorKind tensor, std::int64_t bytes) {
     const Place place = writer_.buffer(tier, bytes, "{} {}", name, layer);
-    writer_.program().add_initial(place.buffer, {tensor, layer}, bytes);
+    writer_.builder().add_initial(place.buffer, {tensor, layer}, bytes);
     return place;
   };
   writer_.for_each_layer([&](int layer) {
@@ -157,7 +157,7 @@ void OptimizerPhase::write_host_passes() {
       HostPassWork{std::llround(per_parameter * static_cast<double>(plan_.model.parameters)), plan_.optimizer_threads};
   const int id = writer_.add(std::move(op));
   for (int layer = 0; layer < plan_.model.layer_count(); ++layer)
-    if (plan_.trains(layer)) writer_.program().add_edge(gradients_.landed(layer), id, 0);
+    if (plan_.trains(layer)) writer_.builder().add_edge(gradients_.landed(layer), id, 0);
 }
 
 /// Embedding first, then as the next forward needs them; what comes over the link comes one layer ahead.
@@ -203,7 +203,7 @@ void OptimizerPhase::read_nvme(int layer) {
   if (nvme_slot_bytes(layer, tensors_.size()) == 0) return;
   nvme_slot_of_[row] = nvme_slots_[next_nvme_slot_++ % nvme_slots_.size()];
   if (nvme_slots_.size() == 1 && last_nvme_write_ >= 0)
-    writer_.program().add_edge(last_nvme_write_, writer_.next_id(), 0);
+    writer_.builder().add_edge(last_nvme_write_, writer_.next_id(), 0);
   for (std::size_t i = 0; i < tensors_.size(); ++i)
     if (is_on_nvme(layer, i) && plan_.update_reads(tensors_[i].tensor))
       writer_.read_nvme(op_name(fmt::format("read {}", tensors_[i].name), layer), Phase::optimizer,
@@ -269,8 +269,8 @@ void OptimizerPhase::write_update(int layer) {
 /// optimizer_time = end: the phase starts behind the last backward op, and the next step's GPU ops and NVMe reads
 /// behind all of the phase.
 void OptimizerPhase::order_serially(int begin, int last_compute) {
-  const std::vector<Op>& ops = writer_.program().schedule().ops;
-  const std::vector<Lane>& lanes = writer_.program().schedule().lanes;
+  const std::vector<Op>& ops = writer_.builder().schedule().ops;
+  const std::vector<Lane>& lanes = writer_.builder().schedule().lanes;
   std::vector<int> first_of_phase(lanes.size(), -1), last_of_phase(lanes.size(), -1), first_of_step(lanes.size(), -1);
   for (const Op& op : ops) {
     const auto lane = static_cast<std::size_t>(op.lane);
@@ -280,11 +280,11 @@ void OptimizerPhase::order_serially(int begin, int last_compute) {
     last_of_phase[lane] = op.id;
   }
   for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
-    if (first_of_phase[lane] >= 0) writer_.program().add_edge(last_compute, first_of_phase[lane], 0);
+    if (first_of_phase[lane] >= 0) writer_.builder().add_edge(last_compute, first_of_phase[lane], 0);
     if (last_of_phase[lane] < 0) continue;
     for (std::size_t next = 0; next < lanes.size(); ++next)
       if (is_gpu(lanes[next].kind) || lanes[next].kind == LaneKind::nvme_read)
-        writer_.program().add_edge(last_of_phase[lane], first_of_step[next], 1);
+        writer_.builder().add_edge(last_of_phase[lane], first_of_step[next], 1);
   }
 }
 

@@ -177,7 +177,7 @@ void WeightStream::load(int needing_visit, Need& need, Slot& slot) {
   need.load = writer_.copy(op_name("load weights", need.layer), true, phase, from,
                            Writer::access(slot.place, from.bytes, from.value));
   if (plan_.parameters.host_waits == HostWaits::on_compute && before >= 0)
-    writer_.program().add_edge(before, need.load, 0);
+    writer_.builder().add_edge(before, need.load, 0);
   slot.layer = need.layer;
   slot.last_load = need.load;
 }

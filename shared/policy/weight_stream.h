@@ -34,7 +34,7 @@ class WeightStream {
  private:
   struct Slot {
     Place place;
-    int layer = -1;       // what it holds now, in program order
+    int layer = -1;       // what it holds behind the op written last
     int last_visit = -1;  // that needs it
     int last_load = -1;   // op
   };

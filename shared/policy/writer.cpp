@@ -35,13 +35,13 @@ std::string op_name(const std::string& what, int layer, int micro_batch) {
   return micro_batch < 0 ? fmt::format("{} {}", what, layer) : fmt::format("{} {} #{}", what, layer, micro_batch);
 }
 
-Writer::Writer(const Plan& plan, Schedule header, Program::Makes makes)
-    : plan_(plan), program_(std::move(header), makes) {}
+Writer::Writer(const Plan& plan, Schedule header, ScheduleBuilder::Makes makes)
+    : plan_(plan), builder_(std::move(header), makes) {}
 
 int Writer::lane(const std::string& name, LaneKind kind) {
   const auto [it, is_new] = lanes_.try_emplace(name, 0);
   if (is_new) {
-    it->second = program_.add_lane(name, kind);
+    it->second = builder_.add_lane(name, kind);
     last_on_lane_.push_back(-1);
   }
   return it->second;
@@ -59,7 +59,7 @@ int Writer::d2h() {
 
 int Writer::add(Op op) {
   const int op_lane = op.lane;
-  const int id = program_.add_op(std::move(op));
+  const int id = builder_.add_op(std::move(op));
   last_on_lane_[static_cast<std::size_t>(op_lane)] = id;
   return id;
 }

@@ -1,4 +1,4 @@
-// Writes ops into a program: lanes that exist because something uses them, copies cut into bursts, launch-thread waits.
+// Writes ops into a schedule: lanes that exist because something uses them, copies cut into bursts, launch-thread waits.
 #pragma once
 
 #include <fmt/format.h>
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "shared/policy/plan.h"
-#include "shared/policy/program.h"
+#include "shared/policy/schedule_builder.h"
 
 namespace penstock {
 
@@ -35,28 +35,28 @@ struct PlaceRow {
 
 class Writer {
  public:
-  Writer(const Plan& plan, Schedule header, Program::Makes makes);
+  Writer(const Plan& plan, Schedule header, ScheduleBuilder::Makes makes);
 
-  Program& program() { return program_; }
+  ScheduleBuilder& builder() { return builder_; }
   const Plan& plan() const { return plan_; }
 
   template <typename... Args>
   Place buffer(TierKind tier, std::int64_t bytes, fmt::format_string<Args...> name, const Args&... args) {
     const auto text = [&] { return fmt::vformat(name, fmt::make_format_args(args...)); };
-    return {program_.add_buffers(repeats_, tier, bytes, tier == TierKind::nvme, text), 0};
+    return {builder_.add_buffers(repeats_, tier, bytes, tier == TierKind::nvme, text), 0};
   }
   /// In DRAM, for copies to and from NVMe.
   template <typename... Args>
   Place drive_staging(std::int64_t bytes, fmt::format_string<Args...> name, const Args&... args) {
     const auto text = [&] { return fmt::vformat(name, fmt::make_format_args(args...)); };
-    return {program_.add_buffers(repeats_, TierKind::dram, bytes, true, text), 0};
+    return {builder_.add_buffers(repeats_, TierKind::dram, bytes, true, text), 0};
   }
   /// Calls `make(layer)` for every layer, which places the same buffers for layers that are alike. Where places alone
   /// are made, the first of them stands for all.
   template <typename Make>
   void for_each_layer(const Make& make) {
     for (const auto& [first, last] : plan_.alike) {
-      const bool once = program_.makes() == Program::Makes::places;
+      const bool once = builder_.makes() == ScheduleBuilder::Makes::places;
       if (once) repeats_ = last - first + 1;
       for (int layer = first; layer <= (once ? first : last); ++layer) make(layer);
     }
@@ -65,7 +65,7 @@ class Writer {
   /// Likewise for every position of a group.
   template <typename Make>
   void for_each_position(int positions, const Make& make) {
-    const bool once = program_.makes() == Program::Makes::places;
+    const bool once = builder_.makes() == ScheduleBuilder::Makes::places;
     if (once) repeats_ = positions;
     for (int position = 0; position < (once ? 1 : positions); ++position) make(position);
     repeats_ = 1;
@@ -97,7 +97,7 @@ class Writer {
   int wait(const std::string& name, int op, int layer, Phase phase);
   /// Last op on `lane`, -1 if it has none.
   int last_on(int lane) const;
-  int next_id() const { return static_cast<int>(program_.schedule().ops.size()); }
+  int next_id() const { return static_cast<int>(builder_.schedule().ops.size()); }
 
  private:
   int lane(const std::string& name, LaneKind kind);
@@ -106,7 +106,7 @@ class Writer {
   std::vector<Burst> tensor_bursts(const Value& value, std::int64_t bytes) const;
 
   const Plan& plan_;
-  Program program_;
+  ScheduleBuilder builder_;
   int repeats_ = 1;  // of each buffer
   std::map<std::string, int> lanes_;
   std::vector<int> last_on_lane_;

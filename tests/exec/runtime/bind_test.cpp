@@ -45,8 +45,8 @@ struct Bound {
 TEST(Bind, TokensOfAMicroBatchStartAtItsRow) {
   Bound bound(small::input(small::llama(), "penstock"));
   const Op& op = bound.find("embedding", 0, 3, Pass::forward);
-  const BoundSchedule program = bound.bind();
-  const auto& binding = std::get<TemplateBinding>(program.ops[static_cast<std::size_t>(op.id)].work);
+  const BoundSchedule bound_schedule = bound.bind();
+  const auto& binding = std::get<TemplateBinding>(bound_schedule.ops[static_cast<std::size_t>(op.id)].work);
   const auto tokens = std::find_if(op.reads.begin(), op.reads.end(),
                                    [](const Access& a) { return a.value.tensor == TensorKind::tokens; });
   // Micro-batches of 2 rows of 32 + 1 tokens of 4 bytes: the fourth starts at row 6.
@@ -56,26 +56,27 @@ TEST(Bind, TokensOfAMicroBatchStartAtItsRow) {
 
 TEST(Bind, LossScaleIsOneOverTheTokensOfTheStep) {
   Bound bound(small::input(small::llama(), "penstock"));
-  const BoundSchedule program = bound.bind();
+  const BoundSchedule bound_schedule = bound.bind();
   const Op& op = bound.find("head", bound.model.head_index(), 0, Pass::loss);
-  EXPECT_EQ(std::get<TemplateBinding>(program.ops[static_cast<std::size_t>(op.id)].work).loss_scale,
+  EXPECT_EQ(std::get<TemplateBinding>(bound_schedule.ops[static_cast<std::size_t>(op.id)].work).loss_scale,
             1.0 / 256);  // 8 x 32
 }
 
 TEST(Bind, FirstContributionOverwritesLaterOnesAdd) {
   Bound bound(small::input(small::llama(), "penstock"));
-  const BoundSchedule program = bound.bind();
+  const BoundSchedule bound_schedule = bound.bind();
   for (int m = 0; m < 4; ++m) {
     const Op& op = bound.find("backward", 2, m, Pass::backward);
-    EXPECT_EQ(std::get<TemplateBinding>(program.ops[static_cast<std::size_t>(op.id)].work).accumulates, m > 0) << m;
+    EXPECT_EQ(std::get<TemplateBinding>(bound_schedule.ops[static_cast<std::size_t>(op.id)].work).accumulates, m > 0)
+        << m;
   }
 }
 
 TEST(Bind, EmbeddingOfATiedModelTakesTheProjectionsPartOfTheHeadsGradient) {
   Bound bound(small::input(small::qwen2_tied(), "penstock"));
-  const BoundSchedule program = bound.bind();
+  const BoundSchedule bound_schedule = bound.bind();
   int found = 0;
-  for (const BoundOp& op : program.ops) {
+  for (const BoundOp& op : bound_schedule.ops) {
     const auto* finish = std::get_if<BoundFinish>(&op.work);
     if (finish == nullptr) continue;
     EXPECT_EQ(finish->tied != nullptr, op.op->layer == 0);
@@ -122,7 +123,7 @@ TEST(Bind, KeepsEveryOtherEdgeWithItsDistance) {
     const auto lane_of = [&](int op) {
       return bound.schedule.lanes[static_cast<std::size_t>(bound.schedule.ops[static_cast<std::size_t>(op)].lane)].kind;
     };
-    const BoundSchedule program = bound.bind();
+    const BoundSchedule bound_schedule = bound.bind();
     std::size_t kept = 0, to_drive_reads = 0;
     for (const Edge& edge : bound.schedule.edges) {
       const Op& from = bound.schedule.ops[static_cast<std::size_t>(edge.from)];
@@ -130,7 +131,7 @@ TEST(Bind, KeepsEveryOtherEdgeWithItsDistance) {
       if (from.lane == to.lane && (edge.distance == 1 || edge.from < edge.to)) continue;
       ++kept;
       to_drive_reads += edge.distance == 1 && lane_of(edge.to) == LaneKind::nvme_read ? 1u : 0u;
-      const std::vector<Predecessor>& found = program.ops[static_cast<std::size_t>(edge.to)].predecessors;
+      const std::vector<Predecessor>& found = bound_schedule.ops[static_cast<std::size_t>(edge.to)].predecessors;
       EXPECT_TRUE(std::any_of(found.begin(), found.end(),
                               [&](const Predecessor& p) {
                                 return p.op == edge.from && p.distance == edge.distance &&
@@ -139,7 +140,7 @@ TEST(Bind, KeepsEveryOtherEdgeWithItsDistance) {
           << policy << ": " << from.name << " -> " << to.name << ", distance " << edge.distance;
     }
     std::size_t bound_edges = 0;
-    for (const BoundOp& op : program.ops) bound_edges += op.predecessors.size();
+    for (const BoundOp& op : bound_schedule.ops) bound_edges += op.predecessors.size();
     EXPECT_EQ(bound_edges, kept) << policy;
     if (std::string(policy) == "zero-infinity") {
       EXPECT_GT(to_drive_reads, 0u);

@@ -45,16 +45,16 @@ TEST(Executor, FailureOfAHostOpEndsTheRunWithItsErrorAndNothingIsWrittenAfterIt)
 
 TEST(Executor, FailureOfATemplateEndsTheRun) {
   SmallRun run(small::input(small::llama(), "penstock"));
-  BoundSchedule program = bind_schedule(run.schedule(), run.model(), run.training().memories());
-  program.source.hyper = [](int) { return AdamHyper{}; };
-  program.source.number = [](int step) { return step + 1; };
-  program.source.fill_rows = [](int, const StepRows&) {};
+  BoundSchedule bound = bind_schedule(run.schedule(), run.model(), run.training().memories());
+  bound.source.hyper = [](int) { return AdamHyper{}; };
+  bound.source.number = [](int step) { return step + 1; };
+  bound.source.fill_rows = [](int, const StepRows&) {};
   // A template that lacks an operand: refused on a GPU lane's thread.
-  for (BoundOp& op : program.ops)
+  for (BoundOp& op : bound.ops)
     if (auto* binding = std::get_if<TemplateBinding>(&op.work)) binding->set(TemplateOperand::weights, nullptr);
   ExecutorOptions options;
   options.steps = 5;
-  EXPECT_THROW(execute(program, run.backend(), options), std::logic_error);
+  EXPECT_THROW(execute(bound, run.backend(), options), std::logic_error);
 }
 
 /// Valid but for one id.

@@ -1,4 +1,4 @@
-// Turns a sequential program into a schedule: the writer appends ops in an order that would be right if they ran
+// Turns a list of ops into a schedule: the writer appends ops in an order that would be right if they ran
 // one after the other; the builder derives the edges that keep every concurrent execution equal to it.
 //
 // Hazards (read after write, write after read, write after write, by bytes) within a step become distance-0 edges;
@@ -15,14 +15,14 @@
 
 namespace penstock {
 
-class Program {
+class ScheduleBuilder {
  public:
   /// What comes of it: the schedule, or only where buffers would lie. Then no buffer is kept, nor what lies in it, and
   /// `finish` has nothing to give; sizes are all that the planner asks for, thousands of times.
   enum class Makes { schedule, places };
 
   /// Starts from a schedule without buffers, ops and edges; its tiers are filled as buffers are placed.
-  Program(Schedule header, Makes makes);
+  ScheduleBuilder(Schedule header, Makes makes);
 
   int add_lane(const std::string& name, LaneKind kind);
   /// Places `bytes` at the end of the tier's arena, `count` times: more than once only where places alone are made.
@@ -51,7 +51,7 @@ class Program {
   const Schedule& schedule() const { return schedule_; }
   /// Highest end of a buffer in the tier; 0 if there is no such tier.
   std::int64_t arena_bytes(TierKind tier) const;
-  /// Derives the edges. The program is spent.
+  /// Derives the edges. The builder is spent.
   Schedule finish();
 
  private:

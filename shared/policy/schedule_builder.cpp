@@ -1,4 +1,4 @@
-#include "shared/policy/program.h"
+#include "shared/policy/schedule_builder.h"
 
 #include <algorithm>
 #include <functional>
@@ -158,31 +158,31 @@ class EdgeFinder {
 
 }  // namespace
 
-Program::Program(Schedule header, Makes makes)
+ScheduleBuilder::ScheduleBuilder(Schedule header, Makes makes)
     : schedule_(std::move(header)),
       makes_(makes),
       used_bytes_(schedule_.tiers.size(), 0),
       end_bytes_(schedule_.tiers.size(), 0) {}
 
-int Program::add_lane(const std::string& name, LaneKind kind) {
+int ScheduleBuilder::add_lane(const std::string& name, LaneKind kind) {
   schedule_.lanes.push_back({name, kind, 0});
   return static_cast<int>(schedule_.lanes.size()) - 1;
 }
 
-std::size_t Program::tier_of(TierKind tier) const {
+std::size_t ScheduleBuilder::tier_of(TierKind tier) const {
   std::size_t index = 0;
   while (index < schedule_.tiers.size() && schedule_.tiers[index].kind != tier) ++index;
   return index;
 }
 
-void Program::refuse(std::size_t tier, const std::string& name) const {
+void ScheduleBuilder::refuse(std::size_t tier, const std::string& name) const {
   throw InputError("buffer '" + name + "' " +
                    (tier < used_bytes_.size()
                         ? "does not fit below 2^60 bytes: model, batch and policy together are absurdly large"
                         : "is to lie in a tier that this machine does not have"));
 }
 
-int Program::place(std::size_t tier, std::int64_t bytes, int count) {
+int ScheduleBuilder::place(std::size_t tier, std::int64_t bytes, int count) {
   const std::int64_t step = (bytes + kFieldAlignment - 1) / kFieldAlignment * kFieldAlignment;
   end_bytes_[tier] = used_bytes_[tier] + (count - 1) * step + bytes;
   used_bytes_[tier] += count * step;
@@ -191,24 +191,24 @@ int Program::place(std::size_t tier, std::int64_t bytes, int count) {
   return first;
 }
 
-std::int64_t Program::arena_bytes(TierKind tier) const {
+std::int64_t ScheduleBuilder::arena_bytes(TierKind tier) const {
   const std::size_t index = tier_of(tier);
   return index < end_bytes_.size() ? end_bytes_[index] : 0;
 }
 
-void Program::add_initial(int buffer, const Value& value, std::int64_t bytes) {
+void ScheduleBuilder::add_initial(int buffer, const Value& value, std::int64_t bytes) {
   if (makes_ == Makes::schedule) schedule_.initial.push_back({buffer, 0, bytes, value});
 }
 
-int Program::add_op(Op op) {
+int ScheduleBuilder::add_op(Op op) {
   op.id = static_cast<int>(schedule_.ops.size());
   schedule_.ops.push_back(std::move(op));
   return schedule_.ops.back().id;
 }
 
-void Program::add_edge(int from, int to, int distance) { wishes_.push_back({from, to, distance}); }
+void ScheduleBuilder::add_edge(int from, int to, int distance) { wishes_.push_back({from, to, distance}); }
 
-Schedule Program::finish() {
+Schedule ScheduleBuilder::finish() {
   schedule_.edges = EdgeFinder(schedule_, wishes_).run();
   return std::move(schedule_);
 }
