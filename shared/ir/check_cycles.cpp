@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "shared/ir/check_passes.h"
+#include "shared/ir/check_parts.h"
 #include "shared/ir/graph.h"
 #include "shared/ir/schedule_names.h"
 

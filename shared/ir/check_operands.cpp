@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "shared/drive_alignment.h"
-#include "shared/ir/check_passes.h"
+#include "shared/ir/check_parts.h"
 #include "shared/ir/operands.h"
 #include "shared/ir/schedule_names.h"
 

@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "shared/ir/check_passes.h"
+#include "shared/ir/check_parts.h"
 #include "shared/ir/schedule_names.h"
 
 namespace penstock {

@@ -5,7 +5,7 @@
 #include <tuple>
 #include <unordered_set>
 
-#include "shared/ir/check_passes.h"
+#include "shared/ir/check_parts.h"
 #include "shared/ir/limits.h"
 #include "shared/ir/schedule_names.h"
 
@@ -199,7 +199,7 @@ class StructureCheck {
 }  // namespace
 
 bool check_structure(const Schedule& schedule, FaultList& faults) {
-  // Own list with room for one malformed fault more: over_capacity alone does not stop the other passes.
+  // Own list with room for one malformed fault more: over_capacity alone does not stop the other parts.
   FaultList found(faults.room() + schedule.tiers.size() + 1);
   StructureCheck(schedule, found).run();
   bool sound = true;

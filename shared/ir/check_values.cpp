@@ -11,7 +11,7 @@
 #include <optional>
 #include <utility>
 
-#include "shared/ir/check_passes.h"
+#include "shared/ir/check_parts.h"
 #include "shared/ir/contributions.h"
 #include "shared/ir/schedule_names.h"
 

@@ -5,13 +5,13 @@
 #include <algorithm>
 
 #include "shared/error.h"
-#include "shared/ir/check_passes.h"
+#include "shared/ir/check_parts.h"
 #include "shared/ir/limits.h"
 
 namespace penstock {
 namespace {
 
-/// Tables of the passes grow with these products; a schedule beyond them is not a real one.
+/// Tables of the parts grow with these products; a schedule beyond them is not a real one.
 bool has_sane_size(const Schedule& schedule, const Segments& segments, FaultList& faults) {
   const auto lanes = static_cast<std::int64_t>(schedule.lanes.size());
   const auto ops = static_cast<std::int64_t>(schedule.ops.size()), pieces = static_cast<std::int64_t>(segments.count());

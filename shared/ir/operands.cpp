@@ -1,6 +1,6 @@
 #include "shared/ir/operands.h"
 
-#include "shared/ir/check_passes.h"
+#include "shared/ir/check_parts.h"
 
 namespace penstock {
 namespace {

@@ -1,4 +1,4 @@
-#include "shared/ir/check_passes.h"
+#include "shared/ir/check_parts.h"
 
 namespace penstock {
 namespace {

@@ -1,4 +1,4 @@
-// The passes of check_schedule, for checker.cpp and its tests only. Each reports what it finds in a deterministic
+// The parts of check_schedule, for checker.cpp and its tests only. Each reports what it finds in a deterministic
 // order.
 #pragma once
 
@@ -31,7 +31,7 @@ class FaultList {
   std::vector<Fault> faults_;
 };
 
-/// Indices, ranges, ids, numbers that could overflow; capacities. Everything that the other passes rely on: returns
+/// Indices, ranges, ids, numbers that could overflow; capacities. Everything that the other parts rely on: returns
 /// false if they must not run.
 bool check_structure(const Schedule& schedule, FaultList& faults);
 
