@@ -3,14 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <set>
 #include <string>
 #include <vector>
 
-#include "tests/source_folder.h"
+#include "tests/source_text.h"
 
 namespace penstock {
 namespace {
@@ -92,28 +92,17 @@ struct Include {
   std::string place;     // file:line
 };
 
-bool is_source(const fs::path& path) {
-  const Names endings = {".h", ".cpp", ".cu", ".cuh"};
-  return endings.contains(path.extension().string());
-}
-
 /// Every include of a file of ours, in shared, sim and exec.
 std::vector<Include> includes() {
   std::vector<Include> found;
   for (const char* half : {"shared", "sim", "exec"})
-    for (const fs::directory_entry& entry : fs::recursive_directory_iterator(source_folder() / half)) {
-      if (!entry.is_regular_file() || !is_source(entry.path())) continue;
-      const fs::path file = fs::relative(entry.path(), source_folder());
-      std::ifstream text(entry.path());
-      std::string line;
-      for (int number = 1; std::getline(text, line); ++number) {
-        const std::string opens = "#include \"";
-        if (!line.starts_with(opens)) continue;
-        const fs::path included = line.substr(opens.size(), line.find('"', opens.size()) - opens.size());
-        found.push_back({file.parent_path().string(), included.parent_path().string(),
-                         file.string() + ":" + std::to_string(number)});
+    for (const SourceText& source : source_texts(half))
+      for (std::size_t i = 0; i < source.lines.size(); ++i) {
+        const std::string header = included(source.lines[i]);
+        if (!header.starts_with('"')) continue;
+        found.push_back({source.path.parent_path().string(), fs::path(header.substr(1)).parent_path().string(),
+                         source.path.string() + ":" + std::to_string(i + 1)});
       }
-    }
   return found;
 }
 

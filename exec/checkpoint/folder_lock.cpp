@@ -8,6 +8,7 @@
 #include <array>
 #include <cerrno>
 #include <climits>
+#include <string_view>
 #include <system_error>
 
 #include "shared/error.h"

@@ -1,6 +1,8 @@
 // The page of two predictions.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "shared/compare/prediction_pair.h"
 #include "shared/compare/table.h"
 #include "shared/report/page.h"

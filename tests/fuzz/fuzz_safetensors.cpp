@@ -1,5 +1,6 @@
 // Safetensors: what is accepted names tensors that lie one behind the other, fill the file and can be read whole; what
 // is taken for a model's weights has its shapes.
+#include <algorithm>
 #include <cstdlib>
 #include <functional>
 #include <numeric>

@@ -5,6 +5,7 @@
 // instead of this file is an ordinary libFuzzer program.
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdint>
 #include <cstdio>

@@ -1,6 +1,8 @@
 // cuDNN's attention and the tiled kernels against the plain kernels, which sum in fp32 in a fixed order, and the plain kernels against fp64.
 #include "exec/cuda/attention.h"
 
+#include <cmath>
+
 #include "exec/cuda/attention_plain.h"
 #include "exec/cuda/attention_tiled.h"
 

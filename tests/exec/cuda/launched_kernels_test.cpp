@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <stdexcept>
 
 #include "exec/cuda/templates.h"
 #include "tests/exec/kernel_cases.h"

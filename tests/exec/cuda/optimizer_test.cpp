@@ -1,7 +1,9 @@
 // GPU and host must agree to the bit: the optimizer may be split between them by layer.
 #include "exec/cuda/optimizer.h"
 
+#include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
 
 #include "gpu_test.h"

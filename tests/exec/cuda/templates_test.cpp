@@ -4,7 +4,9 @@
 #include "exec/cuda/templates.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <stdexcept>
 
 #include "exec/host/templates.h"
 

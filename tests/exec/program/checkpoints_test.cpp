@@ -1,6 +1,7 @@
 // Checkpoints every so many steps: whole whenever the run is killed, and gone on with to the bits of a run that never
 // was.
 #include <cmath>
+#include <cstdint>
 #include <random>
 #include <set>
 

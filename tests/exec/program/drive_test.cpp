@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <random>
-#include <regex>
 
 #include "exec/store/store_files.h"
 #include "shared/error.h"
@@ -43,11 +42,10 @@ const std::string kOnDrive = "--set policy.nvme_states=all --set policy.nvme_wei
 TEST_F(DriveTest, WithoutAFolderItIsRefusedWithTheKeysThatDoWithout) {
   const Outcome outcome = run("run s.toml --set policy.name=zero-infinity");
   EXPECT_EQ(outcome.code, 2);
-  EXPECT_TRUE(std::regex_search(
-      outcome.err,
-      std::regex("policy zero-infinity keeps moments [0-9.]+ [KM]iB, .* on NVMe: name a folder on the drive, "
-                 "as machine.nvme_path = \"/mnt/drive\"; in DRAM instead \\(policy.nvme_states = 0, "
-                 "policy.nvme_weights = 0, policy.gradients = \"dram\"\\) it fits\n$")))
+  EXPECT_NE(outcome.err.find("policy zero-infinity keeps moments "), std::string::npos) << outcome.err;
+  EXPECT_TRUE(outcome.err.ends_with(
+      " on NVMe: name a folder on the drive, as machine.nvme_path = \"/mnt/drive\"; in DRAM instead "
+      "(policy.nvme_states = 0, policy.nvme_weights = 0, policy.gradients = \"dram\") it fits\n"))
       << outcome.err;
   EXPECT_EQ(run("run s.toml --steps 1 --set policy.name=zero-infinity --set policy.nvme_states=0 --set "
                 "policy.nvme_weights=0 --set policy.gradients=dram")

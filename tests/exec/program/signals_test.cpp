@@ -1,4 +1,6 @@
 // What a run does that is asked to end, or whose text nobody can take any more: nothing that was trained is lost.
+#include <cstdint>
+
 #include "tests/exec/program/program_fixture.h"
 #include "tests/shared/child_process.h"
 

@@ -1,9 +1,11 @@
 // Stores in a temporary folder, with direct I/O where the file system does it.
 #pragma once
 
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <random>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>

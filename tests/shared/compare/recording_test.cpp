@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <fstream>
+#include <iterator>
 
 #include "tests/shared/compare/example.h"
 #include "tests/shared/error_text.h"

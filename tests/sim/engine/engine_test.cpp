@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <stdexcept>
+
 #include "tests/sim/tiny_simulation.h"
 
 namespace penstock::sim::test {

@@ -14,11 +14,12 @@
 #include <sys/wait.h>
 
 #include <algorithm>
+#include <cctype>
+#include <cstddef>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <map>
-#include <regex>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -68,19 +69,30 @@ std::string prefixed(const std::string& text, const std::string& prefix) {
   return result;
 }
 
+/// Where the letters, digits and underscores end that begin at `at`; behind `at` if there are none.
+std::size_t word_end(const std::string& text, std::size_t at) {
+  const auto in_word = [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; };
+  const auto end = std::find_if_not(text.begin() + static_cast<std::ptrdiff_t>(at), text.end(), in_word);
+  return std::max(static_cast<std::size_t>(end - text.begin()), at + 1);
+}
+
 /// Numbers the schedule hashes (16 hex digits) of one golden file.
 class HashNames {
  public:
   std::string named(const std::string& text) {
-    static const std::regex hash("\\b[0-9a-f]{16}\\b");
     std::string result;
-    auto rest = text.begin();
-    for (std::sregex_iterator match(text.begin(), text.end(), hash), end; match != end; ++match) {
-      const auto known = numbers_.try_emplace(match->str(), numbers_.size() + 1).first;
-      result.append(rest, (*match)[0].first).append("<hash " + std::to_string(known->second) + ">");
-      rest = (*match)[0].second;
+    for (std::size_t at = 0; at < text.size();) {
+      const std::size_t end = word_end(text, at);
+      const std::string word = text.substr(at, end - at);
+      if (word.size() == 16 && word.find_first_not_of("0123456789abcdef") == std::string::npos) {
+        const auto known = numbers_.try_emplace(word, numbers_.size() + 1).first;
+        result += "<hash " + std::to_string(known->second) + ">";
+      } else {
+        result += word;
+      }
+      at = end;
     }
-    return result.append(rest, text.end());
+    return result;
   }
 
  private:

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "shared/compare/recording.h"
 #include "shared/machine/profile.h"
 #include "sim/simulate.h"
