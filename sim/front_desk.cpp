@@ -29,8 +29,10 @@ void require_same_workload(const Schedule& schedule, const Scenario& scenario, c
     differ("sequence length", schedule.micro_batch.sequence_length, scenario.sequence_length);
   if (schedule.micro_batch.sequences != scenario.micro_batch)
     differ("micro-batch", schedule.micro_batch.sequences, scenario.micro_batch);
-  if (schedule.micro_batch.sequences * schedule.micro_batches != scenario.sequences)
-    differ("sequences per step", schedule.micro_batch.sequences * schedule.micro_batches, scenario.sequences);
+  if (const std::int64_t cut = scenario.shape(1).chunk_tokens; schedule.micro_batch.chunk_tokens != cut)
+    differ("chunk_tokens", schedule.micro_batch.chunk_tokens, cut);
+  if (schedule.whole_step().sequences != scenario.sequences)
+    differ("sequences per step", schedule.whole_step().sequences, scenario.sequences);
   const auto rows = [](BatchKind kind) { return batch_kind_names()[static_cast<std::size_t>(kind)]; };
   if (schedule.micro_batch.kind != scenario.rows) differ("rows", rows(schedule.micro_batch.kind), rows(scenario.rows));
 }

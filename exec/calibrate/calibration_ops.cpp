@@ -52,40 +52,54 @@ double rate(double amount, double seconds) { return seconds > 0 ? amount / secon
 
 }  // namespace
 
-TemplateBinding unbound_template(const CalibrationOp& op, const Model& model, BatchShape batch,
-                                 const LayoutOptions& layout) {
+TemplateBinding unbound_template(const CalibrationOp& op, const Model& model, const LayoutOptions& layout) {
   TemplateBinding b;
   b.model = &model;
   b.kind = op.kind;
   b.pass = op.pass;
-  b.batch = batch;
+  b.batch = op.batch;
   b.layout = layout;
   b.gradient_type = op.gradient;
   b.accumulates = op.accumulates;
-  b.loss_scale = 1.0 / static_cast<double>(batch.tokens());
+  b.adds_keys = true;
+  b.loss_scale = 1.0 / static_cast<double>(op.batch.tokens());
   return b;
 }
 
-std::vector<CalibrationOp> calibration_ops(const Scenario& scenario, std::span<const ElementType> gradients) {
+std::vector<BatchShape> calibration_shapes(const Scenario& scenario) {
   BatchShape batch = scenario.shape(scenario.micro_batch);
   // What attention is timed on are these rows, not the mean of the file.
   if (batch.kind == BatchKind::packed)
     batch.squared_lengths = squared_lengths(calibration_rows(scenario), batch.sequence_length);
+  if (!batch.is_cut()) return {batch};
+  std::vector<BatchShape> shapes{chunk_of(batch, 0)};
+  if (const auto whole = static_cast<int>(batch.sequence_length / batch.chunk_tokens); whole > 1)
+    shapes.push_back(chunk_of(batch, whole - 1));
+  return shapes;
+}
+
+std::vector<CalibrationOp> calibration_ops(const Scenario& scenario, std::span<const ElementType> gradients) {
   const LayoutOptions layout{Keep::input, scenario.policy.numerics.chunking, 0};
   std::vector<CalibrationOp> ops;
+  BatchShape batch;
   const auto add = [&](LayerKind kind, Pass pass, bool accumulates, ElementType gradient) {
     ops.push_back(
-        {kind, pass, accumulates, gradient,
+        {kind, pass, accumulates, gradient, batch,
          template_kernels(scenario.model, kind, pass, batch, layout, false, accumulates, element_bytes(gradient))});
   };
-  add(LayerKind::embedding, Pass::forward, false, ElementType::fp32);
-  add(LayerKind::decoder, Pass::forward, false, ElementType::fp32);
-  add(LayerKind::decoder, Pass::recompute, false, ElementType::fp32);
-  for (const auto& [kind, pass] : {std::pair{LayerKind::decoder, Pass::backward},
-                                   {LayerKind::head, Pass::loss},
-                                   {LayerKind::embedding, Pass::backward}})
-    for (const ElementType gradient : gradients)
-      for (const bool accumulates : {true, false}) add(kind, pass, accumulates, gradient);
+  for (const BatchShape& shape : calibration_shapes(scenario)) {
+    const bool is_first = ops.empty();  // of chunks, embedding and head are all alike
+    batch = shape;
+    if (is_first) add(LayerKind::embedding, Pass::forward, false, ElementType::fp32);
+    add(LayerKind::decoder, Pass::forward, false, ElementType::fp32);
+    add(LayerKind::decoder, Pass::recompute, false, ElementType::fp32);
+    for (const auto& [kind, pass] : {std::pair{LayerKind::decoder, Pass::backward},
+                                     {LayerKind::head, Pass::loss},
+                                     {LayerKind::embedding, Pass::backward}})
+      for (const ElementType gradient : gradients)
+        for (const bool accumulates : {true, false})
+          if (is_first || kind == LayerKind::decoder) add(kind, pass, accumulates, gradient);
+  }
   return ops;
 }
 
@@ -125,7 +139,9 @@ KernelTables::Key KernelTables::key(const Kernel& k) {
     case KernelKind::attention_backward: break;
   }
   const AttentionSpec& a = k.attention;
-  return {k.kind, std::nullopt, a.sequences, a.length, a.heads, a.kv_heads, a.head_dim, static_cast<int>(a.rows)};
+  const std::int64_t behind = a.is_chunk ? 2 * (a.past + 1) : 0;
+  return {k.kind,  std::nullopt, a.sequences, a.length,
+          a.heads, a.kv_heads,   a.head_dim,  behind + static_cast<int>(a.rows)};
 }
 
 KernelTables::Entry& KernelTables::entry(const Kernel& kernel) {
@@ -135,7 +151,7 @@ KernelTables::Entry& KernelTables::entry(const Kernel& kernel) {
 }
 
 void KernelTables::require_all(const Scenario& scenario) const {
-  const BatchShape batch = scenario.shape(scenario.micro_batch);
+  const BatchShape batch = chunk_of(scenario.shape(scenario.micro_batch), 0);
   const Numerics& numerics = scenario.policy.numerics;
   const std::int64_t gradient = element_bytes(numerics.sum_on_host ? numerics.gradient_link : numerics.gradient_sum);
   for (const OperandUse& use : kOperandUses)  // every pass that there is
@@ -181,6 +197,7 @@ void KernelTables::fill(Gpu& gpu, std::map<std::string, double>& spread) const {
         const AttentionSpec& a = k.attention;
         point = gpu.attentions.insert(point, {a.sequences, a.length, a.heads, a.kv_heads, a.head_dim});
         point->squared_lengths = a.squared_lengths;
+        if (a.is_chunk) point->past = a.past;
       }
       (backward ? point->backward_seconds : point->forward_seconds) = burst.seconds;
       (backward ? point->backward_sustained_seconds : point->forward_sustained_seconds) = sustained_seconds;

@@ -24,8 +24,13 @@ struct CalibrationOp {
   Pass pass = Pass::forward;
   bool accumulates = true;
   ElementType gradient = ElementType::fp32;
+  BatchShape batch;
   std::vector<Kernel> kernels;  // as template_kernels lists them
 };
+
+/// What ops are run on: the scenario's micro-batch; where its sequences are cut, a sequence's first chunk, and its last
+/// whole one, whose attention takes longest.
+std::vector<BatchShape> calibration_shapes(const Scenario& scenario);
 
 /// Ops that together execute every kernel that a schedule with the scenario's model, micro-batch and chunks can have,
 /// whatever the policy keeps and in whichever of the types gradients are summed. Everything is recomputed
@@ -33,8 +38,7 @@ struct CalibrationOp {
 std::vector<CalibrationOp> calibration_ops(const Scenario& scenario, std::span<const ElementType> gradients);
 
 /// What the op runs, without its operands. `model` must outlive the binding.
-TemplateBinding unbound_template(const CalibrationOp& op, const Model& model, BatchShape batch,
-                                 const LayoutOptions& layout);
+TemplateBinding unbound_template(const CalibrationOp& op, const Model& model, const LayoutOptions& layout);
 
 /// The labels and document starts of a micro-batch, where the scenario's rows are packed; else nothing. They are those
 /// of the first step, so that attention is timed on documents as long as the file's.

@@ -52,7 +52,8 @@ DeviceMemory random_memory(std::int64_t elements, float deviation) {
 
 CudaOps::CudaOps(const Scenario& scenario, CudaTemplates& templates, Gate& gate, cudaStream_t stream)
     : model_(scenario.model),
-      batch_(scenario.shape(scenario.micro_batch)),
+      shapes_(calibration_shapes(scenario)),
+      batch_(shapes_.front()),
       layout_{Keep::input, scenario.policy.numerics.chunking,
               library_workspace_bytes(scenario.model, batch_, scenario.run.deterministic)},
       templates_(templates),
@@ -68,7 +69,7 @@ CudaOps::CudaOps(const Scenario& scenario, CudaTemplates& templates, Gate& gate,
     op.binding = bind(op.op);
     for (const Kernel& kernel : op.op.kernels) op.executions += static_cast<std::size_t>(kernel.count);
     op.gated = op.executions + 4 * calls <= kMostGated;
-    if (op.op.kind == LayerKind::decoder) {
+    if (op.op.kind == LayerKind::decoder && op.op.batch.past == batch_.past) {
       if (op.op.pass == Pass::forward) forward_ = &op;
       if (op.op.pass == Pass::recompute) recompute_ = &op;
       if (op.op.pass == Pass::backward && op.op.accumulates && op.op.gradient == ElementType::fp32) backward_ = &op;
@@ -99,6 +100,12 @@ void CudaOps::take_memory() {
   gradient_ = DeviceMemory(gradient);
   gradient_.fill(0);
   loss_ = DeviceMemory(8);
+  if (batch_.is_cut()) {
+    const std::int64_t keys = kv_elements(model_, shapes_.back().past + shapes_.back().tokens());
+    kv_ = random_memory(keys, 1);
+    kv_gradient_ = DeviceMemory(4 * keys);
+    kv_gradient_.fill(0);
+  }
   std::vector<std::int32_t> tokens(static_cast<std::size_t>(batch_.sequences * batch_.token_row()));
   for (std::size_t i = 0; i < tokens.size(); ++i)
     tokens[i] = static_cast<std::int32_t>(random_below(7, i, static_cast<std::uint64_t>(model_.config.vocabulary)));
@@ -111,7 +118,7 @@ void CudaOps::take_rows(const PackedRows& rows) {
   const double trained = static_cast<double>(rows.trained);
   labels_ = DeviceMemory(4 * batch_.tokens());
   labels_.upload(rows.labels.data(), labels_.bytes());
-  document_starts_ = DeviceMemory(4 * batch_.tokens());
+  document_starts_ = DeviceMemory(4 * (shapes_.back().past + shapes_.back().tokens()));
   document_starts_.upload(rows.document_starts.data(), document_starts_.bytes());
   trained_tokens_ = DeviceMemory(8);
   trained_tokens_.upload(&trained, 8);
@@ -145,14 +152,16 @@ const std::byte* CudaOps::memory(TemplateOperand operand, LayerKind kind) const 
     case TemplateOperand::labels: return labels_.data();
     case TemplateOperand::document_starts: return document_starts_.data();
     case TemplateOperand::trained_tokens: return trained_tokens_.data();
+    case TemplateOperand::kv: return kv_.data();
+    case TemplateOperand::kv_gradient: return kv_gradient_.data();
   }
   return nullptr;
 }
 
 TemplateBinding CudaOps::bind(const CalibrationOp& op) {
-  TemplateBinding b = unbound_template(op, model_, batch_, layout_);
+  TemplateBinding b = unbound_template(op, model_, layout_);
   for (const OperandUse& use : operand_uses(op.kind, op.pass))
-    if (use.is_of(batch_.kind) && use.use != Use::may_write) b.set(use.operand, memory(use.operand, op.kind));
+    if (use.is_of(op.batch) && use.use != Use::may_write) b.set(use.operand, memory(use.operand, op.kind));
   return b;
 }
 
@@ -212,9 +221,11 @@ void CudaOps::measure_burst(KernelTables& tables) {
   }
 }
 
-const CudaOps::TimedOp* CudaOps::find(LayerKind kind, Pass pass, bool accumulates, ElementType gradient) const {
+const CudaOps::TimedOp* CudaOps::find(LayerKind kind, Pass pass, bool accumulates, ElementType gradient,
+                                      std::size_t shape) const {
   const auto found = std::find_if(ops_.begin(), ops_.end(), [&](const TimedOp& op) {
-    return op.op.kind == kind && op.op.pass == pass && op.op.accumulates == accumulates && op.op.gradient == gradient;
+    return op.op.kind == kind && op.op.pass == pass && op.op.accumulates == accumulates && op.op.gradient == gradient &&
+           op.op.batch.past == shapes_[shape].past;
   });
   return &*found;  // calibration_ops has them all
 }
@@ -223,11 +234,12 @@ void CudaOps::run_micro_batch(bool accumulates, ElementType gradient,
                               const std::function<void(const TimedOp&)>& run_op) {
   const std::size_t decoders = model_.layers.size() - 2;
   run_op(*find(LayerKind::embedding, Pass::forward, false, ElementType::fp32));
-  for (std::size_t i = 0; i < decoders; ++i) run_op(*forward_);
+  for (std::size_t i = 0; i < decoders; ++i)
+    run_op(*find(LayerKind::decoder, Pass::forward, false, ElementType::fp32, i % shapes_.size()));
   run_op(*find(LayerKind::head, Pass::loss, accumulates, gradient));
   for (std::size_t i = 0; i < decoders; ++i) {
-    run_op(*recompute_);
-    run_op(*find(LayerKind::decoder, Pass::backward, accumulates, gradient));
+    run_op(*find(LayerKind::decoder, Pass::recompute, false, ElementType::fp32, i % shapes_.size()));
+    run_op(*find(LayerKind::decoder, Pass::backward, accumulates, gradient, i % shapes_.size()));
   }
   run_op(*find(LayerKind::embedding, Pass::backward, accumulates, gradient));
 }

@@ -60,7 +60,7 @@ class CudaOps {
   const std::byte* memory(TemplateOperand operand, LayerKind kind) const;
   TemplateBinding bind(const CalibrationOp& op);
   void run(const TimedOp& op) { templates_.run(op.binding, stream_); }
-  const TimedOp* find(LayerKind kind, Pass pass, bool accumulates, ElementType gradient) const;
+  const TimedOp* find(LayerKind kind, Pass pass, bool accumulates, ElementType gradient, std::size_t shape = 0) const;
   /// Calls run_op with the ops of a micro-batch in order, one layer's memory standing in for all.
   void run_micro_batch(bool accumulates, ElementType gradient, const std::function<void(const TimedOp&)>& run_op);
   void synchronize() const { PENSTOCK_CUDA(cudaStreamSynchronize(stream_)); }
@@ -73,7 +73,8 @@ class CudaOps {
   static double collect(const TimedOp& op, const Samples& samples, const std::function<void(const KernelTime&)>& add);
 
   Model model_;
-  BatchShape batch_;
+  const std::vector<BatchShape> shapes_;  // calibration_shapes
+  BatchShape batch_;                      // the first of them, which is the largest
   LayoutOptions layout_;
   CudaTemplates& templates_;
   Gate& gate_;
@@ -83,6 +84,7 @@ class CudaOps {
 
   DeviceMemory embedding_, decoder_, head_, tokens_, loss_;
   DeviceMemory labels_, document_starts_, trained_tokens_;  // of packed rows
+  DeviceMemory kv_, kv_gradient_;                           // of chunks
   DeviceMemory input_, output_, output_gradient_, input_gradient_;
   DeviceMemory kept_, recomputed_, workspace_, gradient_;
 };

@@ -68,7 +68,6 @@ std::vector<KernelTime> means(const std::vector<KernelTime>& times) {
 
 HostOps::HostOps(const Scenario& scenario)
     : model_(scenario.model),
-      batch_(scenario.shape(scenario.micro_batch)),
       rows_(calibration_rows(scenario)),
       layout_{Keep::input, scenario.policy.numerics.chunking, 0} {
   const ElementType gradients[] = {gradient_of(scenario.policy.numerics)};
@@ -90,7 +89,7 @@ HostOps::Key HostOps::key(TemplateOperand operand, LayerKind kind) {
 void HostOps::place_operands() {
   for (const CalibrationOp& op : ops_)
     for (const OperandUse& use : operand_uses(op.kind, op.pass)) {
-      if (!use.is_of(batch_.kind)) continue;
+      if (!use.is_of(op.batch)) continue;
       Place& place = places_[key(use.operand, op.kind)];
       place.bytes = std::max(place.bytes, unbound(op).bytes(use.operand));
     }
@@ -118,9 +117,9 @@ void HostOps::fill(std::byte* set) {
               random_below(7, static_cast<std::uint64_t>(i),
                            static_cast<std::uint64_t>(std::min<std::int64_t>(256, model_.config.vocabulary))));
         break;
-      case TensorKind::labels: std::memcpy(memory, rows_.labels.data(), 4 * rows_.labels.size()); break;
-      case TensorKind::document_starts:
-        std::memcpy(memory, rows_.document_starts.data(), 4 * rows_.document_starts.size());
+      case TensorKind::labels: std::memcpy(memory, rows_.labels.data(), static_cast<std::size_t>(place.bytes)); break;
+      case TensorKind::document_starts:  // of chunks, up to the last that is run
+        std::memcpy(memory, rows_.document_starts.data(), static_cast<std::size_t>(place.bytes));
         break;
       case TensorKind::trained_tokens: *reinterpret_cast<double*>(memory) = static_cast<double>(rows_.trained); break;
       case TensorKind::boundary: fill_random(memory, place.bytes / 2, 1); break;
@@ -130,14 +129,12 @@ void HostOps::fill(std::byte* set) {
   }
 }
 
-TemplateBinding HostOps::unbound(const CalibrationOp& op) const {
-  return unbound_template(op, model_, batch_, layout_);
-}
+TemplateBinding HostOps::unbound(const CalibrationOp& op) const { return unbound_template(op, model_, layout_); }
 
 TemplateBinding HostOps::bind(const CalibrationOp& op, std::size_t set) {
   TemplateBinding b = unbound(op);
   for (const OperandUse& use : operand_uses(op.kind, op.pass))
-    if (use.is_of(batch_.kind) && use.use != Use::may_write && b.bytes(use.operand) > 0)
+    if (use.is_of(op.batch) && use.use != Use::may_write && b.bytes(use.operand) > 0)
       b.set(use.operand, sets_[set].data() + places_.at(key(use.operand, op.kind)).offset);
   return b;
 }

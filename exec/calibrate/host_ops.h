@@ -40,7 +40,6 @@ class HostOps {
   void run(const CalibrationOp& op, std::size_t set, KernelClock* clock);
 
   const Model& model_;
-  const BatchShape batch_;
   const PackedRows rows_;  // of a micro-batch, where rows are packed
   const LayoutOptions layout_;
   std::vector<CalibrationOp> ops_;

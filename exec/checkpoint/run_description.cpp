@@ -131,13 +131,14 @@ RunDescription describe_run(const Schedule& schedule, const RunOptions& run, con
   describe_config(schedule.model, describer);
   describer.table("workload");
   describer.add("sequence_length", kIfMeant, schedule.micro_batch.sequence_length);
-  describer.add("sequences", kIfMeant, schedule.micro_batch.sequences * schedule.micro_batches);
+  describer.add("sequences", kIfMeant, schedule.whole_step().sequences);
   describer.add("micro_batch", kIfMeant, schedule.micro_batch.sequences);
   describer.table("policy");
-  describe_numerics(schedule.numerics, schedule.micro_batch.tokens(), describer);
+  describe_numerics(schedule.numerics, schedule.shape_of(0).tokens(), describer);
   describe_training(run, schedule.numerics.clip, schedule.model, data, describer);
   describer.table("workload");
   describer.add_later("rows", kIfMeant, batch_kind_names()[static_cast<std::size_t>(schedule.micro_batch.kind)]);
+  describer.add_later("chunk_tokens", kIfMeant, schedule.micro_batch.chunk_tokens);
   return describer.take();
 }
 

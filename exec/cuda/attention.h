@@ -19,13 +19,24 @@
 
 namespace penstock::exec {
 
+/// Of a chunk (AttentionSpec::is_chunk): keys and values of its sequence so far, its own among them, [keys(), 2 kv_heads
+/// head_dim], instead of those in qkv; and for backward the sum of their gradient, to which it is added or, where the
+/// chunk is the sequence's last, which it overwrites.
+struct ChunkKeys {
+  const std::uint16_t* kv = nullptr;
+  float* gradient = nullptr;
+  bool adds = false;
+};
+
 struct AttentionBackward {
-  const std::int32_t* document_starts = nullptr;  // [sequences, length] of packed rows, nullptr in windows
+  const std::int32_t* document_starts = nullptr;  // [sequences, length] of packed rows, nullptr in windows; of a chunk
+                                                  // its whole row's
   const std::uint16_t* qkv = nullptr;
   const std::uint16_t* context = nullptr;
   const float* lse = nullptr;
   const std::uint16_t* d_context = nullptr;
-  std::uint16_t* d_qkv = nullptr;  // every element is written
+  std::uint16_t* d_qkv = nullptr;  // every element is written; of a chunk's own keys and values what `keys` sums up
+  ChunkKeys keys = {};
 };
 
 struct LibraryWorkspace {
@@ -44,9 +55,9 @@ class Attention {
   static const char* name();
 
   /// `document_starts` as in AttentionBackward. Packed rows are for our own kernels: to a library their lengths would be
-  /// shapes, of which each step has others.
+  /// shapes, of which each step has others. So are chunks that do not begin and end at multiples of 64 tokens.
   void forward(const AttentionSpec& shape, const std::int32_t* document_starts, const std::uint16_t* qkv,
-               std::uint16_t* context, float* lse, LibraryWorkspace workspace, Stream stream);
+               const ChunkKeys& keys, std::uint16_t* context, float* lse, LibraryWorkspace workspace, Stream stream);
 
   /// Runs piece by piece: sequences first, then groups of key-value heads (shared/model/library_workspace.h). Throws
   /// DoesNotFit if the library wants more workspace than given.
@@ -54,6 +65,9 @@ class Attention {
                 bool deterministic, LibraryWorkspace workspace, Stream stream);
 
  private:
+  void backward_of_chunk(const AttentionSpec& shape, const AttentionBackward& tensors, const AttentionPiece& piece,
+                         bool deterministic, LibraryWorkspace workspace, Stream stream);
+
   struct Plans;
   std::unique_ptr<Plans> plans_;
 };

@@ -12,6 +12,7 @@
 #include <unordered_map>
 
 #include "exec/cuda/attention_own.h"
+#include "exec/cuda/attention_parts.h"
 #include "exec/cuda/error.h"
 #include "shared/error.h"
 
@@ -31,9 +32,13 @@ void check_graph(fe::error_t error, const char* what, int line) {
     throw_library_error("cuDNN", static_cast<int>(error.get_code()), error.get_message().c_str(), what, __FILE__, line);
 }
 
-/// One call's part of the whole: `heads` and `kv_heads` of one call, strides from the whole.
+/// One call's part of the whole: `heads` and `kv_heads` of one call, strides from the whole. Of a chunk `keys` of its
+/// keys, all of which its queries see unless they are `causal`: then the last query sees the last key.
 struct Call {
-  std::int64_t sequences, heads, kv_heads;
+  std::int64_t sequences, heads, kv_heads, keys;
+  bool causal = true;
+
+  auto operator<=>(const Call&) const = default;
 };
 
 enum Tensor : std::int64_t { kQ = 1, kK, kV, kO, kStats, kDO, kDQ, kDK, kDV };
@@ -65,6 +70,14 @@ class GraphBuilder {
     const bool packed = keys || uid == kQ || uid == kDQ;
     const std::int64_t heads = keys ? call_.kv_heads : call_.heads;
     tensor->set_uid(uid);
+    if (keys && whole_.is_chunk) {
+      // Keys and values lie apart; what calls make of their gradient lies dense, of this call's heads.
+      const std::int64_t row = uid == kK || uid == kV ? 2 * whole_.kv_heads * d : heads * d;
+      tensor->set_data_type(fe::DataType_t::BFLOAT16);
+      tensor->set_dim({1, heads, call_.keys, d});
+      tensor->set_stride({call_.keys * row, d, row, 1});
+      return tensor;
+    }
     if (uid == kStats) {
       tensor->set_data_type(fe::DataType_t::FLOAT);
       tensor->set_dim({call_.sequences, heads, whole_.length, 1});
@@ -88,12 +101,20 @@ void finish_plan(Plan& plan, cudnnHandle_t handle, const char* what) {
   check_graph(plan.graph.get_workspace_size(plan.workspace), what, __LINE__);
 }
 
+/// As many keys as queries: the alignment is the same either way.
+template <typename Options>
+void set_mask(Options& options, const AttentionSpec& whole, const Call& call) {
+  const bool longer = call.keys > whole.length;
+  options.set_diagonal_alignment(longer ? fe::DiagonalAlignment_t::BOTTOM_RIGHT : fe::DiagonalAlignment_t::TOP_LEFT);
+  if (call.causal) options.set_diagonal_band_right_bound(0);
+}
+
 std::unique_ptr<Plan> forward_plan(const AttentionSpec& whole, const Call& call, cudnnHandle_t handle) {
   auto plan = std::make_unique<Plan>();
   GraphBuilder builder(plan->graph, whole, call);
   auto options =
       fe::graph::SDPA_attributes().set_name("attention").set_generate_stats(true).set_attn_scale(builder.scale());
-  options.set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT).set_diagonal_band_right_bound(0);
+  set_mask(options, whole, call);
   options.set_implementation(fe::AttentionImplementation_t::COMPOSITE);
   const auto outputs = plan->graph.sdpa(builder.input(kQ), builder.input(kK), builder.input(kV), options);
   builder.output(outputs[0], kO);
@@ -107,7 +128,7 @@ std::unique_ptr<Plan> backward_plan(const AttentionSpec& whole, const Call& call
   auto plan = std::make_unique<Plan>();
   GraphBuilder builder(plan->graph, whole, call);
   auto options = fe::graph::SDPA_backward_attributes().set_name("attention backward").set_attn_scale(builder.scale());
-  options.set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT).set_diagonal_band_right_bound(0);
+  set_mask(options, whole, call);
   options.set_deterministic_algorithm(deterministic);
   const auto q = builder.input(kQ), k = builder.input(kK), v = builder.input(kV), o = builder.input(kO);
   const auto d_o = builder.input(kDO), stats = builder.input(kStats);
@@ -123,14 +144,17 @@ std::unique_ptr<Plan> backward_plan(const AttentionSpec& whole, const Call& call
 bool supported(const AttentionSpec& shape) {
   return shape.head_dim % 8 == 0 && shape.head_dim <= 128 && shape.length >= 64;
 }
+/// Of a chunk; what attention_backward_piece says of backward.
+bool is_aligned(const AttentionSpec& shape) {
+  return shape.length % 64 == 0 && shape.past % 64 == 0 && shape.length >= 128;
+}
 
 }  // namespace
 
 struct Attention::Plans {
-  // sequences, length, heads and kv heads of the call, heads and kv heads of the whole, head dim, 0 forward 1 backward
-  // 2 deterministic
-  using Key =
-      std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t, int>;
+  // the call, length, heads and kv heads of the whole, head dim, whether it is a chunk, 0 forward 1 backward 2
+  // deterministic
+  using Key = std::tuple<Call, std::int64_t, std::int64_t, std::int64_t, std::int64_t, bool, int>;
 
   cudnnHandle_t handle = nullptr;
   Stream handle_stream = nullptr;  // as in a new handle
@@ -142,8 +166,7 @@ struct Attention::Plans {
   }
 
   Plan& find(const AttentionSpec& whole, const Call& call, int kind) {
-    const Key key{call.sequences, whole.length,   call.heads,     call.kv_heads,
-                  whole.heads,    whole.kv_heads, whole.head_dim, kind};
+    const Key key{call, whole.length, whole.heads, whole.kv_heads, whole.head_dim, whole.is_chunk, kind};
     auto& plan = plans[key];
     if (!plan) plan = kind == 0 ? forward_plan(whole, call, handle) : backward_plan(whole, call, kind == 2, handle);
     return *plan;
@@ -174,27 +197,70 @@ const char* Attention::name() {
 }
 
 void Attention::forward(const AttentionSpec& shape, const std::int32_t* document_starts, const std::uint16_t* qkv,
-                        std::uint16_t* context, float* lse, LibraryWorkspace workspace, Stream stream) {
+                        const ChunkKeys& keys, std::uint16_t* context, float* lse, LibraryWorkspace workspace,
+                        Stream stream) {
   if (document_starts != nullptr || !supported(shape))
-    return own_attention_forward(shape, document_starts, qkv, context, lse, stream);
+    return own_attention_forward(shape, document_starts, qkv, keys, context, lse, stream);
+  if (shape.is_chunk && !is_aligned(shape))
+    return own_attention_forward(shape, document_starts, qkv, keys, context, lse, stream);
   const std::int64_t d = shape.head_dim;
   auto* packed = const_cast<std::uint16_t*>(qkv);  // the graph's map of pointers knows no const
-  std::unordered_map<std::int64_t, void*> pointers{{kQ, packed},
-                                                   {kK, packed + shape.heads * d},
-                                                   {kV, packed + (shape.heads + shape.kv_heads) * d},
-                                                   {kO, context},
-                                                   {kStats, lse}};
-  plans_->execute(plans_->find(shape, {shape.sequences, shape.heads, shape.kv_heads}, 0), pointers, workspace, stream);
+  auto* first_key = shape.is_chunk ? const_cast<std::uint16_t*>(keys.kv) : packed + shape.heads * d;
+  std::unordered_map<std::int64_t, void*> pointers{
+      {kQ, packed}, {kK, first_key}, {kV, first_key + shape.kv_heads * d}, {kO, context}, {kStats, lse}};
+  plans_->execute(plans_->find(shape, {shape.sequences, shape.heads, shape.kv_heads, shape.keys()}, 0), pointers,
+                  workspace, stream);
+}
+
+/// Groups of heads one after the other, of each the keys chunk by chunk: what the calls make, bf16, is added up in fp32.
+void Attention::backward_of_chunk(const AttentionSpec& shape, const AttentionBackward& t, const AttentionPiece& piece,
+                                  bool deterministic, LibraryWorkspace workspace, Stream stream) {
+  const std::int64_t d = shape.head_dim, n = shape.length, ratio = shape.heads / shape.kv_heads;
+  const std::int64_t groups = piece.kv_groups, heads = groups * ratio, kv_row = 2 * shape.kv_heads * d;
+  // At the end of the workspace: the sum of the queries' gradient, and a call's gradients of keys and of values.
+  const std::int64_t sums = n * heads * d, parts = piece.keys * groups * d;
+  auto* const sum = reinterpret_cast<float*>(workspace.data + workspace.bytes - 4 * sums - 4 * parts);
+  auto* const d_key = reinterpret_cast<std::uint16_t*>(sum + sums);
+  auto* const d_value = d_key + parts;
+  const LibraryWorkspace rest{workspace.data, workspace.bytes - 4 * sums - 4 * parts};
+  for (std::int64_t g = 0; g < shape.kv_heads; g += groups) {
+    const std::int64_t q = g * ratio * d, k = (shape.heads + g) * d, v = k + shape.kv_heads * d;
+    for (std::int64_t begin = 0; begin < shape.keys(); begin += piece.keys) {
+      const bool own = begin == shape.past;
+      const std::int64_t keys = own ? n : piece.keys;
+      auto* const kv = const_cast<std::uint16_t*>(t.keys.kv) + begin * kv_row + g * d;
+      std::unordered_map<std::int64_t, void*> pointers{{kQ, const_cast<std::uint16_t*>(t.qkv) + q},
+                                                       {kK, kv},
+                                                       {kV, kv + shape.kv_heads * d},
+                                                       {kO, const_cast<std::uint16_t*>(t.context) + q},
+                                                       {kDO, const_cast<std::uint16_t*>(t.d_context) + q},
+                                                       {kStats, const_cast<float*>(t.lse) + g * ratio * n},
+                                                       {kDQ, t.d_qkv + q},
+                                                       {kDK, d_key},
+                                                       {kDV, d_value}};
+      const Call call{1, heads, groups, keys, own};
+      plans_->execute(plans_->find(shape, call, deterministic ? 2 : 1), pointers, rest, stream);
+      add_part({t.d_qkv + q, shape.columns()}, {sum, heads * d}, begin > 0,
+               {own ? t.d_qkv + q : nullptr, shape.columns()}, n, heads * d, stream);
+      float* const gradient = t.keys.gradient + begin * kv_row + g * d;
+      add_part({d_key, groups * d}, {gradient, kv_row}, t.keys.adds, {own ? t.d_qkv + k : nullptr, shape.columns()},
+               keys, groups * d, stream);
+      add_part({d_value, groups * d}, {gradient + shape.kv_heads * d, kv_row}, t.keys.adds,
+               {own ? t.d_qkv + v : nullptr, shape.columns()}, keys, groups * d, stream);
+    }
+  }
 }
 
 void Attention::backward(const AttentionSpec& shape, const AttentionBackward& tensors, const AttentionPiece& piece,
                          bool deterministic, LibraryWorkspace workspace, Stream stream) {
-  if (tensors.document_starts != nullptr || !supported(shape)) return own_attention_backward(shape, tensors, stream);
+  if (tensors.document_starts != nullptr || !supported(shape) || (shape.is_chunk && piece.kv_groups == 0))
+    return own_attention_backward(shape, tensors, stream);
+  if (shape.is_chunk) return backward_of_chunk(shape, tensors, piece, deterministic, workspace, stream);
   const std::int64_t d = shape.head_dim, length = shape.length, ratio = shape.heads / shape.kv_heads;
   for (std::int64_t s = 0; s < shape.sequences; s += piece.sequences)
     for (std::int64_t g = 0; g < shape.kv_heads; g += piece.kv_groups) {
       const std::int64_t groups = std::min(piece.kv_groups, shape.kv_heads - g);
-      const Call call{std::min(piece.sequences, shape.sequences - s), groups * ratio, groups};
+      const Call call{std::min(piece.sequences, shape.sequences - s), groups * ratio, groups, length};
       const std::int64_t row = s * length;
       const std::int64_t q = row * shape.columns() + g * ratio * d;
       const std::int64_t k = row * shape.columns() + (shape.heads + g) * d;

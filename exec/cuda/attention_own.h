@@ -1,5 +1,5 @@
 // Attention without a library: tiled where the shape allows it, else plain. What `Attention` runs where cuDNN is
-// missing or does not take the shape, and on packed rows.
+// missing or does not take the shape, on packed rows and on chunks.
 #pragma once
 
 #include "exec/cuda/attention_plain.h"
@@ -8,9 +8,10 @@
 namespace penstock::exec {
 
 inline void own_attention_forward(const AttentionSpec& shape, const std::int32_t* document_starts,
-                                  const std::uint16_t* qkv, std::uint16_t* context, float* lse, Stream stream) {
+                                  const std::uint16_t* qkv, const ChunkKeys& keys, std::uint16_t* context, float* lse,
+                                  Stream stream) {
   const auto run = attention_tiles(shape) ? tiled_attention_forward : plain_attention_forward;
-  run(shape, document_starts, qkv, context, lse, stream);
+  run(shape, document_starts, qkv, keys, context, lse, stream);
 }
 
 inline void own_attention_backward(const AttentionSpec& shape, const AttentionBackward& tensors, Stream stream) {

@@ -7,7 +7,7 @@
 namespace penstock::exec {
 
 void plain_attention_forward(const AttentionSpec& shape, const std::int32_t* document_starts, const std::uint16_t* qkv,
-                             std::uint16_t* context, float* lse, Stream stream);
+                             const ChunkKeys& keys, std::uint16_t* context, float* lse, Stream stream);
 void plain_attention_backward(const AttentionSpec& shape, const AttentionBackward& tensors, Stream stream);
 
 }  // namespace penstock::exec

@@ -19,8 +19,10 @@ constexpr int kThreads = kWarps * 32;
 constexpr float kLog2E = 1.4426950408889634f;
 
 struct Shape {
-  int length, heads, kv_heads, dim;
+  int length, heads, kv_heads, dim, past;
   float scale;
+
+  __host__ __device__ int keys() const { return past + length; }
 
   __device__ std::int64_t columns() const { return static_cast<std::int64_t>(heads + 2 * kv_heads) * dim; }
   /// First element of a row of qkv: query heads, then key heads, then value heads.
@@ -35,6 +37,19 @@ struct Shape {
   }
   __device__ std::int64_t statistic(int sequence, int head, int position) const {
     return (static_cast<std::int64_t>(sequence) * heads + head) * length + position;
+  }
+};
+
+/// Where keys and values are: in qkv, or apart where the queries are a chunk's. A key's place is counted in its row.
+struct Keys {
+  const std::uint16_t* first;
+  std::int64_t row, sequence, values;  // elements from one place, one sequence to the next, from keys to values
+
+  __device__ const std::uint16_t* keys_of(const Shape& shape, int in_sequence, int group) const {
+    return first + in_sequence * sequence + static_cast<std::int64_t>(group) * shape.dim;
+  }
+  __device__ const std::uint16_t* values_of(const Shape& shape, int in_sequence, int group) const {
+    return keys_of(shape, in_sequence, group) + values;
   }
 };
 
@@ -198,20 +213,35 @@ __device__ Tile<D> shared_tile(int index) {
 template <bool kDocuments>
 struct Documents {
   const std::int32_t* starts;
-  int length;
+  int past, keys;
 
   __device__ Documents(const Shape& shape, const std::int32_t* document_starts, int sequence)
       : starts(kDocuments ? document_starts + static_cast<std::int64_t>(sequence) * shape.length : nullptr),
-        length(shape.length) {}
-  /// Of a query, or of the row's last one where there is none.
-  __device__ int first_key(int query) const { return kDocuments ? exec::first_key(starts, min(query, length - 1)) : 0; }
+        past(shape.past),
+        keys(shape.keys()) {}
+  /// Of a query, or of the last one where there is none.
+  __device__ int first_key(int query) const {
+    return kDocuments ? exec::first_key(starts, min(past + query, keys - 1)) : 0;
+  }
   /// Of queries, the first tile of keys that one of them sees.
-  __device__ int first_tile(int tile) const { return kDocuments ? first_key_tile(starts, tile, kRows) : 0; }
+  __device__ int first_tile(int tile) const { return kDocuments ? first_key_tile(starts, past, tile, kRows) : 0; }
   /// Of keys, one behind the last tile of queries of which one sees one of them.
   __device__ int end_of_tiles(int tile) const {
-    return kDocuments ? end_of_query_tiles(starts, length, tile, kRows) : (length + kRows - 1) / kRows;
+    return kDocuments ? end_of_query_tiles(starts, keys, past, tile, kRows) : (keys - past + kRows - 1) / kRows;
   }
 };
+
+// Of a tile of queries and the keys that it sees by their order alone: the last tile of them, whether all queries see
+// all of one, and whether one query sees one key.
+__device__ int last_tile(const Shape& shape, int queries) {
+  return (min(shape.past + queries * kRows + kRows, shape.keys()) - 1) / kRows;
+}
+__device__ bool all_visible(const Shape& shape, int queries, int keys) {
+  return keys * kRows + kRows - 1 <= shape.past + queries * kRows;
+}
+__device__ bool is_visible(const Shape& shape, int queries, int query, int keys, int key) {
+  return keys * kRows + key <= shape.past + queries * kRows + query;
+}
 
 /// One step of the running softmax: scores become weights relative to the new maximum; `sum` is what came before.
 /// `kHides`: a row may have seen nothing so far.
@@ -247,20 +277,20 @@ __device__ void weigh(Scores& scores, float (&largest)[2], float (&denominator)[
 /// Grid: tiles of queries (the longest first), heads, sequences. Shared: q, k, v.
 template <int D, bool kDocuments>
 __global__ void __launch_bounds__(kThreads, 2)
-    forward_kernel(Shape shape, const std::int32_t* document_starts, const std::uint16_t* qkv, std::uint16_t* context,
-                   float* lse) {
+    forward_kernel(Shape shape, Keys all_keys, const std::int32_t* document_starts, const std::uint16_t* qkv,
+                   std::uint16_t* context, float* lse) {
   const int tile = static_cast<int>(gridDim.x - 1 - blockIdx.x), head = static_cast<int>(blockIdx.y),
             sequence = static_cast<int>(blockIdx.z);
-  const int key_head = shape.heads + head / (shape.heads / shape.kv_heads);
-  const std::uint16_t* keys = qkv + shape.packed(sequence, 0, key_head);
-  const std::uint16_t* values = qkv + shape.packed(sequence, 0, key_head + shape.kv_heads);
+  const int group = head / (shape.heads / shape.kv_heads);
+  const std::uint16_t* keys = all_keys.keys_of(shape, sequence, group);
+  const std::uint16_t* values = all_keys.values_of(shape, sequence, group);
   const Tile<D> q = shared_tile<D>(0), k = shared_tile<D>(1), v = shared_tile<D>(2);
   const auto load = [&](Tile<D> to, const std::uint16_t* from, int t) {
-    begin_load<D>(to, from, shape.columns(), t * kRows, shape.length, shape.dim);
+    begin_load<D>(to, from, all_keys.row, t * kRows, shape.keys(), shape.dim);
   };
   const Documents<kDocuments> documents(shape, document_starts, sequence);
-  const int first = documents.first_tile(tile);
-  load(q, qkv + shape.packed(sequence, 0, head), tile);
+  const int first = documents.first_tile(tile), last = last_tile(shape, tile);
+  begin_load<D>(q, qkv + shape.packed(sequence, 0, head), shape.columns(), tile * kRows, shape.length, shape.dim);
   load(k, keys, first);
   load(v, values, first);
 
@@ -269,18 +299,18 @@ __global__ void __launch_bounds__(kThreads, 2)
                              documents.first_key(tile * kRows + entry_row(1))};
   const int all_see = documents.first_key(tile * kRows + kRows - 1);  // from here on up to the diagonal
   float sum[D / 8][4] = {}, largest[2] = {-INFINITY, -INFINITY}, denominator[2] = {0, 0};
-  for (int t = first; t <= tile; ++t) {
+  for (int t = first; t <= last; ++t) {
     Scores scores;
     finish_loads<1>();  // q and k
     score<D>(scores, q, k);
     __syncthreads();
-    if (t < tile) load(k, keys, t + 1);
-    if (t == tile) {
+    if (t < last) load(k, keys, t + 1);
+    if (!all_visible(shape, tile, t)) {
 #pragma unroll
       for (int n = 0; n < kRows / 8; ++n)
 #pragma unroll
         for (int e = 0; e < 4; ++e)
-          if (entry_column(n, e) > entry_row(e / 2)) scores[n][e] = -INFINITY;
+          if (!is_visible(shape, tile, entry_row(e / 2), t, entry_column(n, e))) scores[n][e] = -INFINITY;
     }
     if (kDocuments && t * kRows < all_see) {
 #pragma unroll
@@ -290,13 +320,13 @@ __global__ void __launch_bounds__(kThreads, 2)
           if (t * kRows + entry_column(n, e) < first_keys[e / 2]) scores[n][e] = -INFINITY;
     }
     weigh<D, kDocuments>(scores, largest, denominator, sum, scale);
-    if (t < tile)
+    if (t < last)
       finish_loads<1>();  // v; k of the next tile may be on its way
     else
       finish_loads<0>();
     add_product<D>(sum, scores, v);
     __syncthreads();
-    if (t < tile) load(v, values, t + 1);
+    if (t < last) load(v, values, t + 1);
   }
   float factor[2];
 #pragma unroll
@@ -329,10 +359,38 @@ __device__ float delta_of(const Shape& shape, const AttentionBackward& t, int se
   return *reinterpret_cast<const float*>(t.d_qkv + shape.packed(sequence, query, head));
 }
 
+/// The gradient of one head's keys, or values: the warp's rows of `sum`, times `factor`, where it lies apart. Adds to or
+/// overwrites what the chunks behind have left, and rounds the chunk's own rows, which are whole now, to `own`.
+template <int D>
+__device__ void store_apart(const float (&sum)[D / 8][4], float factor, float* apart, bool adds, std::uint16_t* own,
+                            const Shape& shape, int tile) {
+  const std::int64_t row_elements = 2 * static_cast<std::int64_t>(shape.kv_heads) * shape.dim;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int key = tile * kRows + entry_row(half);
+    if (key >= shape.keys()) continue;
+#pragma unroll
+    for (int n = 0; n < D / 8; ++n) {
+      if (n * 8 >= shape.dim) continue;
+      float2* const at = reinterpret_cast<float2*>(apart + key * row_elements + entry_column(n, 0));
+      float2 value{sum[n][2 * half] * factor, sum[n][2 * half + 1] * factor};
+      if (adds) {
+        const float2 before = *at;
+        value.x += before.x;
+        value.y += before.y;
+      }
+      *at = value;
+      if (key >= shape.past)
+        *reinterpret_cast<unsigned*>(own + (key - shape.past) * shape.columns() + entry_column(n, 0)) =
+            two_bf16(value.x, value.y);
+    }
+  }
+}
+
 /// Grid: tiles of keys, key-value heads, sequences. Shared: k, v, q, d_context, then lse, delta and, of packed rows, the
 /// first key of the queries.
 template <int D, bool kDocuments>
-__global__ void __launch_bounds__(kThreads, 2) key_gradient_kernel(Shape shape, AttentionBackward t) {
+__global__ void __launch_bounds__(kThreads, 2) key_gradient_kernel(Shape shape, Keys all_keys, AttentionBackward t) {
   const int tile = static_cast<int>(blockIdx.x), group = static_cast<int>(blockIdx.y),
             sequence = static_cast<int>(blockIdx.z);
   const int ratio = shape.heads / shape.kv_heads, key_head = shape.heads + group;
@@ -342,15 +400,14 @@ __global__ void __launch_bounds__(kThreads, 2) key_gradient_kernel(Shape shape, 
   int* first_keys = reinterpret_cast<int*>(delta + kRows);
   const Documents<kDocuments> documents(shape, t.document_starts, sequence);
   const std::int64_t row = shape.columns();
-  begin_load<D>(k, t.qkv + shape.packed(sequence, 0, key_head), row, tile * kRows, shape.length, shape.dim);
-  begin_load<D>(v, t.qkv + shape.packed(sequence, 0, key_head + shape.kv_heads), row, tile * kRows, shape.length,
-                shape.dim);
+  begin_load<D>(k, all_keys.keys_of(shape, sequence, group), all_keys.row, tile * kRows, shape.keys(), shape.dim);
+  begin_load<D>(v, all_keys.values_of(shape, sequence, group), all_keys.row, tile * kRows, shape.keys(), shape.dim);
 
   const float scale = shape.scale * kLog2E;
   float d_k[D / 8][4] = {}, d_v[D / 8][4] = {};
-  const int tiles = documents.end_of_tiles(tile);
+  const int first = max(tile * kRows - shape.past, 0) / kRows, tiles = documents.end_of_tiles(tile);
   for (int head = group * ratio; head < (group + 1) * ratio; ++head)
-    for (int queries = tile; queries < tiles; ++queries) {
+    for (int queries = first; queries < tiles; ++queries) {
       __syncthreads();  // the tiles of the turn before are read
       begin_load<D>(q, t.qkv + shape.packed(sequence, 0, head), row, queries * kRows, shape.length, shape.dim);
       begin_load<D>(d_context, t.d_context + shape.context(sequence, 0, head), shape.context_row(), queries * kRows,
@@ -369,7 +426,7 @@ __global__ void __launch_bounds__(kThreads, 2) key_gradient_kernel(Shape shape, 
       for (int n = 0; n < kRows / 8; ++n)
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          bool visible = queries > tile || entry_row(e / 2) <= entry_column(n, e);
+          bool visible = is_visible(shape, queries, entry_column(n, e), tile, entry_row(e / 2));
           if (kDocuments) visible = visible && tile * kRows + entry_row(e / 2) >= first_keys[entry_column(n, e)];
           weights[n][e] = visible ? exp2f(weights[n][e] * scale - lse[entry_column(n, e)]) : 0.0f;
         }
@@ -382,6 +439,14 @@ __global__ void __launch_bounds__(kThreads, 2) key_gradient_kernel(Shape shape, 
         for (int e = 0; e < 4; ++e) d_scores[n][e] = weights[n][e] * (d_scores[n][e] - delta[entry_column(n, e)]);
       add_product<D>(d_k, d_scores, q);
     }
+  if (t.keys.gradient != nullptr) {
+    const std::int64_t values = static_cast<std::int64_t>(shape.kv_heads) * shape.dim;
+    float* const apart = t.keys.gradient + static_cast<std::int64_t>(group) * shape.dim;
+    std::uint16_t* const own = t.d_qkv + shape.packed(sequence, 0, key_head);
+    store_apart<D>(d_k, shape.scale, apart, t.keys.adds, own, shape, tile);
+    store_apart<D>(d_v, 1.0f, apart + values, t.keys.adds, own + values, shape, tile);
+    return;
+  }
   const float scales[2] = {shape.scale, shape.scale}, ones[2] = {1.0f, 1.0f};
   store<D>(d_k, scales, t.d_qkv + shape.packed(sequence, 0, key_head), row, tile * kRows, shape.length, shape.dim);
   store<D>(d_v, ones, t.d_qkv + shape.packed(sequence, 0, key_head + shape.kv_heads), row, tile * kRows, shape.length,
@@ -390,22 +455,22 @@ __global__ void __launch_bounds__(kThreads, 2) key_gradient_kernel(Shape shape, 
 
 /// Grid: tiles of queries (the longest first), heads, sequences. Shared: q, d_context, k, v.
 template <int D, bool kDocuments>
-__global__ void __launch_bounds__(kThreads, 2) query_gradient_kernel(Shape shape, AttentionBackward t) {
+__global__ void __launch_bounds__(kThreads, 2) query_gradient_kernel(Shape shape, Keys all_keys, AttentionBackward t) {
   const int tile = static_cast<int>(gridDim.x - 1 - blockIdx.x), head = static_cast<int>(blockIdx.y),
             sequence = static_cast<int>(blockIdx.z);
-  const int key_head = shape.heads + head / (shape.heads / shape.kv_heads);
+  const int group = head / (shape.heads / shape.kv_heads);
   const Tile<D> q = shared_tile<D>(0), d_context = shared_tile<D>(1), k = shared_tile<D>(2), v = shared_tile<D>(3);
   const std::int64_t row = shape.columns();
-  const std::uint16_t* keys = t.qkv + shape.packed(sequence, 0, key_head);
-  const std::uint16_t* values = t.qkv + shape.packed(sequence, 0, key_head + shape.kv_heads);
+  const std::uint16_t* keys = all_keys.keys_of(shape, sequence, group);
+  const std::uint16_t* values = all_keys.values_of(shape, sequence, group);
   const auto load = [&](Tile<D> to, const std::uint16_t* from, int index) {
-    begin_load<D>(to, from, row, index * kRows, shape.length, shape.dim);
+    begin_load<D>(to, from, all_keys.row, index * kRows, shape.keys(), shape.dim);
   };
-  load(q, t.qkv + shape.packed(sequence, 0, head), tile);
+  begin_load<D>(q, t.qkv + shape.packed(sequence, 0, head), row, tile * kRows, shape.length, shape.dim);
   begin_load<D>(d_context, t.d_context + shape.context(sequence, 0, head), shape.context_row(), tile * kRows,
                 shape.length, shape.dim);
   const Documents<kDocuments> documents(shape, t.document_starts, sequence);
-  const int first = documents.first_tile(tile);
+  const int first = documents.first_tile(tile), last = last_tile(shape, tile);
   load(k, keys, first);
   load(v, values, first);
 
@@ -421,37 +486,44 @@ __global__ void __launch_bounds__(kThreads, 2) query_gradient_kernel(Shape shape
     first_keys[half] = documents.first_key(query);
   }
   float sum[D / 8][4] = {};
-  for (int index = first; index <= tile; ++index) {
+  for (int index = first; index <= last; ++index) {
     Scores weights, d_scores;
     finish_loads<0>();
     score<D>(weights, q, k);
     score<D>(d_scores, d_context, v);
     __syncthreads();
-    if (index < tile) load(v, values, index + 1);
+    if (index < last) load(v, values, index + 1);
 #pragma unroll
     for (int n = 0; n < kRows / 8; ++n)
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        bool visible = index < tile || entry_column(n, e) <= entry_row(e / 2);
+        bool visible = is_visible(shape, tile, entry_row(e / 2), index, entry_column(n, e));
         if (kDocuments) visible = visible && index * kRows + entry_column(n, e) >= first_keys[e / 2];
         const float weight = visible ? exp2f(weights[n][e] * scale - lse[e / 2]) : 0.0f;
         d_scores[n][e] = weight * (d_scores[n][e] - delta[e / 2]);
       }
     add_product<D>(sum, d_scores, k);
     __syncthreads();
-    if (index < tile) load(k, keys, index + 1);
+    if (index < last) load(k, keys, index + 1);
   }
   const float scales[2] = {shape.scale, shape.scale};
   store<D>(sum, scales, t.d_qkv + shape.packed(sequence, 0, head), row, tile * kRows, shape.length, shape.dim);
 }
 
 Shape device_shape(const AttentionSpec& shape) {
-  return {static_cast<int>(shape.length), static_cast<int>(shape.heads), static_cast<int>(shape.kv_heads),
-          static_cast<int>(shape.head_dim), static_cast<float>(1.0 / std::sqrt(static_cast<double>(shape.head_dim)))};
+  return {static_cast<int>(shape.length),   static_cast<int>(shape.heads),
+          static_cast<int>(shape.kv_heads), static_cast<int>(shape.head_dim),
+          static_cast<int>(shape.past),     static_cast<float>(1.0 / std::sqrt(static_cast<double>(shape.head_dim)))};
 }
 
-dim3 grid(const AttentionSpec& shape, std::int64_t heads) {
-  return {static_cast<unsigned>(divide_up(shape.length, kRows)), static_cast<unsigned>(heads),
+Keys device_keys(const AttentionSpec& shape, const std::uint16_t* qkv, const ChunkKeys& keys) {
+  const std::int64_t values = shape.kv_heads * shape.head_dim;
+  if (shape.is_chunk) return {keys.kv, 2 * values, 0, values};
+  return {qkv + shape.heads * shape.head_dim, shape.columns(), shape.length * shape.columns(), values};
+}
+
+dim3 grid(const AttentionSpec& shape, std::int64_t places, std::int64_t heads) {
+  return {static_cast<unsigned>(divide_up(places, kRows)), static_cast<unsigned>(heads),
           static_cast<unsigned>(shape.sequences)};
 }
 
@@ -462,11 +534,11 @@ void allow_shared(Kernel* kernel, int bytes) {
 
 template <int D, bool kDocuments>
 void forward(const AttentionSpec& shape, const std::int32_t* document_starts, const std::uint16_t* qkv,
-             std::uint16_t* context, float* lse, Stream stream) {
+             const ChunkKeys& keys, std::uint16_t* context, float* lse, Stream stream) {
   constexpr int kShared = 3 * Tile<D>::kBytes;
   allow_shared(forward_kernel<D, kDocuments>, kShared);
-  forward_kernel<D, kDocuments><<<grid(shape, shape.heads), kThreads, kShared, stream>>>(
-      device_shape(shape), document_starts, qkv, context, lse);
+  forward_kernel<D, kDocuments><<<grid(shape, shape.length, shape.heads), kThreads, kShared, stream>>>(
+      device_shape(shape), device_keys(shape, qkv, keys), document_starts, qkv, context, lse);
   PENSTOCK_CUDA_LAUNCH("tiled attention forward");
 }
 
@@ -474,27 +546,30 @@ template <int D, bool kDocuments>
 void backward(const AttentionSpec& shape, const AttentionBackward& tensors, Stream stream) {
   constexpr int kDeltaThreads = 256;
   const Shape s = device_shape(shape);
+  const Keys keys = device_keys(shape, tensors.qkv, tensors.keys);
   const std::int64_t blocks = divide_up(shape.tokens() * shape.heads * 32, kDeltaThreads);
   delta_kernel<<<static_cast<unsigned>(blocks), kDeltaThreads, 0, stream>>>(s, shape.tokens(), tensors);
   PENSTOCK_CUDA_LAUNCH("tiled attention delta");
   constexpr int kKeyShared = 4 * Tile<D>::kBytes + (kDocuments ? 3 : 2) * kRows * static_cast<int>(sizeof(float));
   allow_shared(key_gradient_kernel<D, kDocuments>, kKeyShared);
-  key_gradient_kernel<D, kDocuments><<<grid(shape, shape.kv_heads), kThreads, kKeyShared, stream>>>(s, tensors);
+  key_gradient_kernel<D, kDocuments>
+      <<<grid(shape, shape.keys(), shape.kv_heads), kThreads, kKeyShared, stream>>>(s, keys, tensors);
   PENSTOCK_CUDA_LAUNCH("tiled attention key gradient");
   constexpr int kQueryShared = 4 * Tile<D>::kBytes;
   allow_shared(query_gradient_kernel<D, kDocuments>, kQueryShared);
-  query_gradient_kernel<D, kDocuments><<<grid(shape, shape.heads), kThreads, kQueryShared, stream>>>(s, tensors);
+  query_gradient_kernel<D, kDocuments>
+      <<<grid(shape, shape.length, shape.heads), kThreads, kQueryShared, stream>>>(s, keys, tensors);
   PENSTOCK_CUDA_LAUNCH("tiled attention query gradient");
 }
 
 }  // namespace
 
 void tiled_attention_forward(const AttentionSpec& shape, const std::int32_t* document_starts, const std::uint16_t* qkv,
-                             std::uint16_t* context, float* lse, Stream stream) {
+                             const ChunkKeys& keys, std::uint16_t* context, float* lse, Stream stream) {
   const bool documents = document_starts != nullptr;
   const auto run = shape.head_dim <= 64 ? (documents ? forward<64, true> : forward<64, false>)
                                         : (documents ? forward<128, true> : forward<128, false>);
-  run(shape, document_starts, qkv, context, lse, stream);
+  run(shape, document_starts, qkv, keys, context, lse, stream);
 }
 
 void tiled_attention_backward(const AttentionSpec& shape, const AttentionBackward& tensors, Stream stream) {

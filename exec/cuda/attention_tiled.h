@@ -18,7 +18,7 @@ inline bool attention_tiles(const AttentionSpec& shape) { return shape.head_dim 
 
 /// REQUIRES: attention_tiles(shape); tensors aligned to 16 bytes.
 void tiled_attention_forward(const AttentionSpec& shape, const std::int32_t* document_starts, const std::uint16_t* qkv,
-                             std::uint16_t* context, float* lse, Stream stream);
+                             const ChunkKeys& keys, std::uint16_t* context, float* lse, Stream stream);
 void tiled_attention_backward(const AttentionSpec& shape, const AttentionBackward& tensors, Stream stream);
 
 }  // namespace penstock::exec

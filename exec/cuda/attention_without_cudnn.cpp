@@ -11,8 +11,8 @@ Attention::~Attention() = default;
 const char* Attention::name() { return "own"; }
 
 void Attention::forward(const AttentionSpec& shape, const std::int32_t* document_starts, const std::uint16_t* qkv,
-                        std::uint16_t* context, float* lse, LibraryWorkspace, Stream stream) {
-  own_attention_forward(shape, document_starts, qkv, context, lse, stream);
+                        const ChunkKeys& keys, std::uint16_t* context, float* lse, LibraryWorkspace, Stream stream) {
+  own_attention_forward(shape, document_starts, qkv, keys, context, lse, stream);
 }
 
 void Attention::backward(const AttentionSpec& shape, const AttentionBackward& tensors, const AttentionPiece&, bool,

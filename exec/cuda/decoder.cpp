@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "exec/cuda/error.h"
 #include "shared/error.h"
 #include "shared/model/library_workspace.h"
 #include "shared/model/rotary_frequencies.h"
@@ -63,7 +64,12 @@ class DecoderOp {
   }
   void mark(KernelId kernel) const { libraries_.mark(kernel, stream_); }
   void norm(KernelId kernel, const std::uint16_t* x, std::int64_t weight_offset);
+  ChunkKeys keys() const {
+    return {op_.get<TemplateOperand::kv>(), reinterpret_cast<float*>(op_.get<TemplateOperand::kv_gradient>()),
+            op_.adds_keys};
+  }
   void make_qkv();
+  void hand_on_keys();
   void make_middle();
   void make_mlp();
   void make_gate_up(std::int64_t begin, std::int64_t rows);
@@ -85,10 +91,12 @@ class DecoderOp {
 
 void DecoderOp::forward() {
   if (makes(Activation::qkv)) make_qkv();
+  if (op_.pass == Pass::forward && op_.batch.is_cut()) hand_on_keys();
   if (makes(Activation::attention)) {
     libraries_.attention.forward(attention_spec(model_.config, op_.batch), document_starts(), at(Activation::qkv),
-                                 at(Activation::attention), regions_.at<float>(Activation::lse), library_, stream_);
-    mark(packed() ? KernelId::packed_attention : KernelId::attention);
+                                 keys(), at(Activation::attention), regions_.at<float>(Activation::lse), library_,
+                                 stream_);
+    mark(op_.batch.is_cut() ? KernelId::chunk_attention : packed() ? KernelId::packed_attention : KernelId::attention);
   }
   if (makes(Activation::middle)) make_middle();
   make_mlp();
@@ -106,6 +114,16 @@ void DecoderOp::make_qkv() {
   mark(KernelId::qkv);
   rotary_forward(rotary_, at(Activation::qkv), qk_raw(), stream_);
   mark(model_.config.qk_norm ? KernelId::qk_norm_and_rotary : KernelId::rotary);
+}
+
+/// Keys and values of the chunk, behind those of the chunks before it.
+void DecoderOp::hand_on_keys() {
+  const std::int64_t bytes = 2 * kv_elements(model_, 1);
+  PENSTOCK_CUDA(cudaMemcpy2DAsync(op_.get<TemplateOperand::kv>() + kv_elements(model_, op_.batch.past),
+                                  static_cast<std::size_t>(bytes), at(Activation::qkv) + model_.query_columns(),
+                                  static_cast<std::size_t>(2 * model_.qkv_columns()), static_cast<std::size_t>(bytes),
+                                  static_cast<std::size_t>(tokens_), cudaMemcpyDeviceToDevice, stream_));
+  mark(KernelId::keys_and_values);
 }
 
 void DecoderOp::make_middle() {
@@ -186,14 +204,20 @@ void DecoderOp::backward_attention() {
   matmul.input_gradient(op_.get<TemplateOperand::input_gradient>(), weights(offsets_.attention_output),
                         at(Activation::d_attention), tokens_, hidden_, columns, library_, stream_);
   mark(KernelId::attention_output_input_gradient);
-  const AttentionBackward tensors{document_starts(),           at(Activation::qkv),
-                                  at(Activation::attention),   regions_.at<float>(Activation::lse),
-                                  at(Activation::d_attention), at(Activation::d_qkv)};
+  const AttentionBackward tensors{document_starts(),
+                                  at(Activation::qkv),
+                                  at(Activation::attention),
+                                  regions_.at<float>(Activation::lse),
+                                  at(Activation::d_attention),
+                                  at(Activation::d_qkv),
+                                  keys()};
   const bool deterministic = libraries_.deterministic_attention;
   libraries_.attention.backward(attention_spec(model_.config, op_.batch), tensors,
                                 attention_backward_piece(model_, op_.batch, deterministic), deterministic, library_,
                                 stream_);
-  mark(packed() ? KernelId::packed_attention_backward : KernelId::attention_backward);
+  mark(op_.batch.is_cut() ? KernelId::chunk_attention_backward
+       : packed()         ? KernelId::packed_attention_backward
+                          : KernelId::attention_backward);
   GradientTarget d_q_norm, d_k_norm;
   if (model_.config.qk_norm) {
     d_q_norm = gradient(offsets_.q_norm);
@@ -236,6 +260,7 @@ Rotary make_rotary(const Model& model, BatchShape batch) {
   Rotary rotary;
   rotary.tokens = batch.tokens();
   rotary.length = batch.sequence_length;
+  rotary.past = batch.past;
   rotary.heads = config.heads;
   rotary.kv_heads = config.kv_heads;
   rotary.head_dim = config.head_dim;

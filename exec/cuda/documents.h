@@ -28,17 +28,19 @@ PENSTOCK_HOST_DEVICE inline int end_of_queries(const std::int32_t* starts, int l
   return low;
 }
 
-// Of tiles of `rows` places, numbered along the row.
+// Of tiles of `rows` places: keys are numbered along the row, queries from place `past` on, where their chunk begins.
 
-/// The first tile of keys of which a query of this tile sees one; the last one is the tile itself.
-PENSTOCK_HOST_DEVICE inline int first_key_tile(const std::int32_t* starts, int tile, int rows) {
-  return first_key(starts, tile * rows) / rows;
+/// The first tile of keys of which a query of this tile sees one.
+PENSTOCK_HOST_DEVICE inline int first_key_tile(const std::int32_t* starts, int past, int tile, int rows) {
+  return first_key(starts, past + tile * rows) / rows;
 }
 
-/// One behind the last tile of queries of which one sees a key of this tile; the first one is the tile itself.
-PENSTOCK_HOST_DEVICE inline int end_of_query_tiles(const std::int32_t* starts, int length, int tile, int rows) {
+/// One behind the last tile of queries of which one sees a key of this tile. `length`: places up to the last query's.
+PENSTOCK_HOST_DEVICE inline int end_of_query_tiles(const std::int32_t* starts, int length, int past, int tile,
+                                                   int rows) {
   const int last_key = (tile + 1) * rows < length ? (tile + 1) * rows - 1 : length - 1;
-  return (end_of_queries(starts, length, last_key) + rows - 1) / rows;
+  const int end = end_of_queries(starts, length, last_key) - past;
+  return end <= 0 ? 0 : (end + rows - 1) / rows;
 }
 
 }  // namespace penstock::exec

@@ -50,11 +50,12 @@ inline constexpr int kMostRotaryPairs = 256;
 
 struct Rotary {
   std::int64_t tokens = 0, length = 0, heads = 0, kv_heads = 0, head_dim = 0;
+  std::int64_t past = 0;  // of a chunk: the place in its row of the first token
   float epsilon = 0;
   const std::uint16_t* q_norm = nullptr;  // [head_dim]; nullptr: no QK norm
   const std::uint16_t* k_norm = nullptr;
-  const std::int32_t* document_starts = nullptr;  // [tokens], places in the row; nullptr: 0 for all. A token's position
-                                                  // is its distance from there
+  const std::int32_t* document_starts = nullptr;  // [tokens], of a chunk its whole row's: places in the row; nullptr: 0
+                                                  // for all. A token's position is its distance from there
   double frequencies[kMostRotaryPairs] = {};      // of pair i = (i, i + head_dim / 2), radians per position
 };
 

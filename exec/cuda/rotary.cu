@@ -93,9 +93,9 @@ __device__ Pairs<W, I> angles_at(const Team<W, I>& team, const Rotary& rotary, s
 }
 
 __device__ std::int64_t position_of(const Rotary& rotary, std::int64_t token) {
-  const std::int64_t place = token % rotary.length;
+  const std::int64_t in_row = token % rotary.length, place = rotary.past + in_row;
   if (rotary.document_starts == nullptr) return place;
-  return place - first_key(rotary.document_starts + (token - place), static_cast<int>(place));
+  return place - first_key(rotary.document_starts + (token - in_row), static_cast<int>(place));
 }
 
 __device__ std::int64_t row_columns(const Rotary& rotary) {

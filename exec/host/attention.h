@@ -10,21 +10,33 @@
 
 namespace penstock::exec {
 
+/// Of a chunk: keys and values of its sequence so far, its own among them, [AttentionSpec::keys(), 2 kv_heads head_dim],
+/// instead of those in qkv; and for backward the sum of their gradient, to which it is added or, where the chunk is the
+/// sequence's last, which it overwrites.
+template <class Storage>
+struct ChunkKeys {
+  const typename Storage::Element* kv = nullptr;
+  typename Storage::Real* gradient = nullptr;
+  bool adds = false;
+};
+
 /// `document_starts` [sequences, sequence_length]: the place in the row where each place's document begins, ascending;
-/// nullptr in windows. Blocks of queries do not look at the keys before the first document that they have a part of.
+/// nullptr in windows; of a chunk, its whole row's. Blocks of queries do not look at the keys before the first document
+/// that they have a part of.
 ///
 /// qkv [tokens, qkv_columns] -> context [tokens, query_columns], lse [sequences, heads, sequence_length] (natural log).
 template <class Storage>
 void attention_forward(const AttentionSpec& spec, const std::int32_t* document_starts,
-                       const typename Storage::Element* qkv, typename Storage::Element* context,
-                       typename Storage::Real* lse);
+                       const typename Storage::Element* qkv, const ChunkKeys<Storage>& keys,
+                       typename Storage::Element* context, typename Storage::Real* lse);
 
 /// d_context [tokens, query_columns] -> d_qkv [tokens, qkv_columns], overwritten. Source of the formulas: Dao et al.,
-/// "FlashAttention", 2022: P = exp(scale S - lse), dS = P (dP - rowsum(d_context context)).
+/// "FlashAttention", 2022: P = exp(scale S - lse), dS = P (dP - rowsum(d_context context)). Of a chunk, whose own keys
+/// and values have the whole of their gradient then, it is rounded to d_qkv.
 template <class Storage>
 void attention_backward(const AttentionSpec& spec, const std::int32_t* document_starts,
-                        const typename Storage::Element* qkv, const typename Storage::Element* context,
-                        const typename Storage::Real* lse, const typename Storage::Element* d_context,
-                        typename Storage::Element* d_qkv);
+                        const typename Storage::Element* qkv, const ChunkKeys<Storage>& keys,
+                        const typename Storage::Element* context, const typename Storage::Real* lse,
+                        const typename Storage::Element* d_context, typename Storage::Element* d_qkv);
 
 }  // namespace penstock::exec

@@ -70,7 +70,16 @@ class DecoderOp {
   void norm(const Element* x, std::int64_t offset) const {
     rmsnorm<Storage>(x, weights(offset), at(Activation::normed), tokens_, hidden_, model_.config.rms_epsilon);
   }
+  KernelId attention_kernel(bool backward) const {
+    if (spec_.is_chunk) return backward ? KernelId::chunk_attention_backward : KernelId::chunk_attention;
+    if (packed()) return backward ? KernelId::packed_attention_backward : KernelId::packed_attention;
+    return backward ? KernelId::attention_backward : KernelId::attention;
+  }
+  ChunkKeys<Storage> keys() const {
+    return {at(TemplateOperand::kv), op_.template at<Real>(TemplateOperand::kv_gradient), op_.adds_keys};
+  }
   void make_qkv() const;
+  void hand_on_keys() const;
   void make_middle() const;
   void make_mlp(const DecoderProducts& makes) const;
   void make_gate_up(Matrix<Real> gate_up_weights, std::int64_t begin, std::int64_t rows) const;
@@ -98,9 +107,10 @@ class DecoderOp {
 template <class Storage>
 void DecoderOp<Storage>::forward(const DecoderProducts& makes) const {
   if (makes.qkv) make_qkv();
+  if (makes.kv) hand_on_keys();
   if (makes.attention) {
-    attention_forward<Storage>(spec_, document_starts(), at(Activation::qkv), at(Activation::attention), lse());
-    mark(packed() ? KernelId::packed_attention : KernelId::attention);
+    attention_forward<Storage>(spec_, document_starts(), at(Activation::qkv), keys(), at(Activation::attention), lse());
+    mark(attention_kernel(false));
   }
   if (makes.middle) make_middle();
   if (makes.gate_up || makes.output) make_mlp(makes);
@@ -126,6 +136,17 @@ void DecoderOp<Storage>::make_qkv() const {
   rotate_queries_and_keys<Storage>(model_, batch_, document_starts(), weights(model_.decoder.q_norm),
                                    weights(model_.decoder.k_norm), at(Activation::qkv), at(Activation::qk_raw));
   mark(rotary_kernel(false));
+}
+
+/// Keys and values of the chunk, behind those of the chunks before it.
+template <class Storage>
+void DecoderOp<Storage>::hand_on_keys() const {
+  const std::int64_t columns = 2 * model_.key_columns();
+  Element* const own = at(TemplateOperand::kv) + batch_.past * columns;
+  for (std::int64_t token = 0; token < tokens_; ++token)
+    std::copy_n(at(Activation::qkv) + token * model_.qkv_columns() + model_.query_columns(), columns,
+                own + token * columns);
+  mark(KernelId::keys_and_values);
 }
 
 template <class Storage>
@@ -185,9 +206,9 @@ template <class Storage>
 void DecoderOp<Storage>::backward() const {
   backward_mlp();
   backward_attention_output();
-  attention_backward<Storage>(spec_, document_starts(), at(Activation::qkv), at(Activation::attention), lse(),
+  attention_backward<Storage>(spec_, document_starts(), at(Activation::qkv), keys(), at(Activation::attention), lse(),
                               at(Activation::d_attention), at(Activation::d_qkv));
-  mark(packed() ? KernelId::packed_attention_backward : KernelId::attention_backward);
+  mark(attention_kernel(true));
   backward_rotary();
   backward_qkv();
 }

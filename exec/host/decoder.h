@@ -15,6 +15,7 @@ namespace penstock::exec {
 /// What a forward or recompute op makes; what it does not make it finds where an earlier op left it.
 struct DecoderProducts {
   bool qkv = true;        // and qk_raw
+  bool kv = false;        // of a chunk, for those behind it
   bool attention = true;  // and lse
   bool middle = true;
   bool gate_up = true;

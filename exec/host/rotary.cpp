@@ -38,7 +38,8 @@ const RotaryTable<Real>& rotary_table(const ModelConfig& config, std::int64_t po
 }
 
 std::int64_t position_of(std::int64_t token, BatchShape batch, const std::int32_t* document_starts) {
-  return token % batch.sequence_length - (document_starts == nullptr ? 0 : document_starts[token]);
+  return batch.past + token % batch.sequence_length -
+         (document_starts == nullptr ? 0 : document_starts[batch.past + token]);
 }
 
 template <class Real>
@@ -69,7 +70,7 @@ void rotate_queries_and_keys(const Model& model, BatchShape batch, const std::in
   using Real = typename Storage::Real;
   const std::int64_t dim = model.config.head_dim, half = dim / 2;
   const std::int64_t query_heads = model.config.heads, heads = query_heads + model.config.kv_heads;
-  const RotaryTable<Real>& table = rotary_table<Real>(model.config, batch.sequence_length);
+  const RotaryTable<Real>& table = rotary_table<Real>(model.config, batch.past + batch.sequence_length);
   ScratchScope scratch;
   Real* const head = scratch.take<Real>(dim);
   Real* const norms = scratch.take<Real>(2 * dim);
@@ -99,7 +100,7 @@ void rotate_queries_and_keys_backward(const Model& model, BatchShape batch, cons
   using Real = typename Storage::Real;
   const std::int64_t dim = model.config.head_dim, half = dim / 2;
   const std::int64_t query_heads = model.config.heads, heads = query_heads + model.config.kv_heads;
-  const RotaryTable<Real>& table = rotary_table<Real>(model.config, batch.sequence_length);
+  const RotaryTable<Real>& table = rotary_table<Real>(model.config, batch.past + batch.sequence_length);
   ScratchScope scratch;
   Real* const head = scratch.take<Real>(dim);
   Real* const raw = scratch.take<Real>(dim);

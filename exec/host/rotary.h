@@ -16,7 +16,7 @@
 namespace penstock::exec {
 
 /// The position of a token is its distance from document_starts [tokens], places in its row; nullptr: from its row's
-/// first.
+/// first. Of a chunk document_starts are its whole row's.
 ///
 /// qkv [tokens, qkv_columns]: q and k are normed with q_norm, k_norm [head_dim] (nullptr: no QK norm) and rotated. With
 /// QK norm, q and k as they were go to qk_raw [tokens, query_columns + key_columns].

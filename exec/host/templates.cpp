@@ -24,6 +24,7 @@ Memory op_memory(const TemplateBinding& b, const BoundRegions& regions, KernelCl
   op.chunk_rows =
       b.kind == LayerKind::head ? loss_rows(b.batch, b.layout.chunking) : mlp_rows(b.batch, b.layout.chunking);
   op.gate_up_is_chunk = !regions.in_kept(Activation::gate_up) && !regions.in_recomputed(Activation::gate_up);
+  op.adds_keys = b.adds_keys;
   const double* const trained = b.get<TemplateOperand::trained_tokens>();
   op.loss_scale = trained == nullptr ? b.loss_scale : 1.0 / *trained;
   op.clock = clock;
@@ -31,8 +32,9 @@ Memory op_memory(const TemplateBinding& b, const BoundRegions& regions, KernelCl
 }
 
 DecoderProducts decoder_products(const TemplateBinding& b, const BoundRegions& regions) {
-  if (b.pass == Pass::forward) return {};
   DecoderProducts makes;
+  makes.kv = b.pass == Pass::forward && b.batch.is_cut();
+  if (b.pass == Pass::forward) return makes;
   makes.qkv = regions.in_recomputed(Activation::qkv);
   makes.attention = regions.in_recomputed(Activation::attention);
   makes.middle = regions.in_recomputed(Activation::middle);

@@ -83,7 +83,7 @@ RunShape run_shape(const RunCommandOptions& options, const RunSetup& setup, int 
   shape.on_host = setup.backend->is_host();
   shape.micro_batch = scenario.shape(scenario.micro_batch);
   shape.chunking = scenario.policy.numerics.chunking;
-  shape.micro_batches = scenario.sequences / scenario.micro_batch;
+  shape.micro_batches = scenario.sequences / scenario.micro_batch * chunk_count(shape.micro_batch);
   shape.steps = scenario.run.steps;
   shape.writes_times = !options.timeline.empty() || !options.compare.empty();
   shape.cores = cores;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "shared/error.h"
+#include "shared/ir/check_passes.h"
 #include "shared/ir/operands.h"
 
 namespace penstock::exec {
@@ -110,17 +111,22 @@ class OpBinder {
     b.model = &model_;
     b.kind = work.kind;
     b.pass = work.pass;
-    b.batch = schedule_.micro_batch;
+    b.batch = schedule_.shape_of(op_.micro_batch);
     b.layout = schedule_.layout(work.keep);
     b.loss_scale = 1.0 / static_cast<double>(schedule_.tokens_per_step());
     b.gradient_type = numerics().sum_on_host ? numerics().gradient_link : numerics().gradient_sum;
     if (operand_uses(work.kind, work.pass).empty()) fail("its template has no such pass");
     const Operands operands = table_.of(op_, work);
     for (const Operand& read : operands.reads)
-      if (read.part != TemplateOperand::gradient) bind(read, op_.reads, b);
-    for (const Operand& write : operands.writes) bind(write, op_.writes, b);
+      if (is_of_chunks(*read.part))
+        bind_chunk(read, op_.reads, b);
+      else if (read.part != TemplateOperand::gradient)
+        bind(read, op_.reads, b);
+    for (const Operand& write : operands.writes)
+      is_of_chunks(*write.part) ? bind_chunk(write, op_.writes, b) : bind(write, op_.writes, b);
     for (const Operand& read : operands.reads)
       if (read.part == TemplateOperand::gradient) bind_sum(read, b);
+    b.adds_keys = reads(TensorKind::kv_gradient, op_.layer) != nullptr;
     return b;
   }
 
@@ -128,10 +134,26 @@ class OpBinder {
     const Access* access = find(accesses, operand.value.tensor, operand.value.layer);
     if (access == nullptr && !operand.required) return;
     const std::byte* place = need(access, operand.bytes, facts(*operand.part).name);
-    // Of rows of the whole step, the micro-batch's.
+    // Of rows of the whole step, the micro-batch's; a chunk's begin within its row, but for what it finds of the row.
+    const int chunks = schedule_.chunks();
     if (const Extent extent = facts(operand.value.tensor).extent;
-        extent == Extent::step_tokens || extent == Extent::step_places)
-      place += op_.micro_batch * (operand.bytes / schedule_.micro_batches);
+        extent == Extent::step_tokens || extent == Extent::step_places) {
+      place += op_.micro_batch / chunks * (operand.bytes / (schedule_.micro_batches / chunks));
+      if (operand.part != TemplateOperand::document_starts) place += 4 * b.batch.past;
+    }
+    b.set(*operand.part, place);
+  }
+
+  /// One chunk's keys and values, or their gradient: all of a sequence are bound by where the first one begins.
+  void bind_chunk(const Operand& operand, const std::vector<Access>& accesses, TemplateBinding& b) const {
+    const auto access =
+        std::find_if(accesses.begin(), accesses.end(), [&](const Access& a) { return a.value == operand.value; });
+    const std::string_view name = facts(*operand.part).name;
+    const std::byte* place = need(access == accesses.end() ? nullptr : &*access, operand.bytes, name);
+    const Value first{operand.value.tensor, operand.value.layer, 0, 0};  // as long as all chunks but the last
+    place -= operand.value.micro_batch % schedule_.chunks() * value_bytes(schedule_, model_, first, Keep::input);
+    if (b.place(*operand.part) != nullptr && b.place(*operand.part) != place)
+      fail(fmt::format("its {} of the chunks of one sequence do not lie one behind the other", name));
     b.set(*operand.part, place);
   }
   /// A gradient that the op reads as well is added to.

@@ -24,10 +24,17 @@ std::int64_t TemplateBinding::bytes(TemplateOperand operand) const {
     case Extent::gradients: return layer().gradient_elements * element_bytes(gradient_type);
     case Extent::boundary: return boundary_bytes(*model, batch);
     case Extent::step_tokens: return 4 * batch.sequences * batch.token_row();
-    case Extent::step_places: return batch.kind == BatchKind::packed ? 4 * batch.tokens() : 0;
+    case Extent::step_places:
+      if (operand == TemplateOperand::document_starts && batch.is_cut() && batch.kind == BatchKind::packed)
+        return 4 * (batch.past + batch.tokens());
+      return batch.kind == BatchKind::packed ? 4 * batch.tokens() : 0;
     case Extent::step_count: return batch.kind == BatchKind::packed ? 8 : 0;
     case Extent::kept_region: return kept_region(*model, kind, batch, layout).bytes;
     case Extent::recomputed_region: return recomputed_region(*model, kind, batch, layout).bytes;
+    case Extent::keys_and_values:
+      return batch.is_cut()
+                 ? kv_elements(*model, batch.past + batch.tokens()) * (tensor.element == ElementKind::fp32 ? 4 : 2)
+                 : 0;
     case Extent::micro_batches:
     case Extent::one: return 8;
     case Extent::none: break;
@@ -44,7 +51,8 @@ void TemplateBinding::require_operands() const {
     const bool region = use.operand == TemplateOperand::kept || use.operand == TemplateOperand::recomputed ||
                         use.operand == TemplateOperand::workspace;
     const bool absent = use.operand == TemplateOperand::tied_weights && !model->config.tied_embeddings;
-    if (!use.is_of(batch.kind) || region || absent || use.use == Use::may_write || place(use.operand) != nullptr)
+    const bool unread = use.operand == TemplateOperand::kv && !attends(pass, layout.keep);
+    if (!use.is_of(batch) || region || absent || unread || use.use == Use::may_write || place(use.operand) != nullptr)
       continue;
     throw std::logic_error("a template op is bound without its " + std::string(facts(use.operand).name));
   }

@@ -43,7 +43,8 @@ using OperandType = typename binding_h::TypeOf<facts(facts(operand).tensor).elem
 /// shared/ir/values.h's.
 ///
 /// Aliasing: `output` may be `input`, and `input_gradient` may be `output_gradient`; a template reads the aliased
-/// operand for the last time before it writes. Nothing else overlaps.
+/// operand for the last time before it writes. Nothing else overlaps. Of a chunk `kv` and `kv_gradient` begin with those
+/// of its sequence's first one, `tokens` and `labels` with the chunk's own, and `document_starts` are its whole row's.
 struct TemplateBinding {
   const Model* model = nullptr;
   LayerKind kind = LayerKind::decoder;
@@ -52,6 +53,7 @@ struct TemplateBinding {
   LayoutOptions layout;  // which regions hold what, see shared/model/activations.h
   ElementType gradient_type = ElementType::fp32;
   bool accumulates = false;  // `gradient` is added to, else overwritten
+  bool adds_keys = false;    // `kv_gradient` is added to, else overwritten
   double loss_scale = 1.0;   // factor of every gradient in windows: 1 / tokens of the whole step. Of packed rows it is
                              // 1 / `trained_tokens`, which the op reads
 

@@ -59,7 +59,7 @@ std::int64_t BesideArenas::largest_arenas(std::int64_t usable_bytes) const {
 
 std::int64_t host_kernel_bytes(const Model& model, BatchShape micro_batch, const Chunking& chunking) {
   const ModelConfig& c = model.config;
-  const std::int64_t tokens = micro_batch.tokens(), length = micro_batch.sequence_length;
+  const std::int64_t tokens = chunk_of(micro_batch, 0).tokens(), length = micro_batch.sequence_length;
   const auto rows_of = [&](std::int64_t chunk) { return chunk == 0 ? tokens : std::min(chunk, tokens); };
   std::int64_t elements = 0;
   for (const Layer& layer : model.layers) elements = std::max(elements, layer.state_elements);

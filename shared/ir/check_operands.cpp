@@ -229,6 +229,24 @@ class OperandCheck {
     }
     same_keep(work);
     match(table_.of(*op_, work));
+    one_behind_the_other(TensorKind::kv);
+    one_behind_the_other(TensorKind::kv_gradient);
+  }
+
+  /// A template finds the values of a sequence's chunks by where the first one begins.
+  void one_behind_the_other(TensorKind tensor) {
+    const Access* first = nullptr;
+    for (const std::vector<Access>* list : {&op_->reads, &op_->writes})
+      for (const Access& access : *list) {
+        if (access.value.tensor != tensor) continue;
+        if (first == nullptr) first = &access;
+        const std::int64_t full = value_bytes(schedule_, model_, {tensor, op_->layer, 0, 0}, Keep::input);
+        const std::int64_t apart = full * (access.value.micro_batch - first->value.micro_batch);
+        if (tier_address(schedule_, access) == tier_address(schedule_, *first) + apart) continue;
+        fault("finds {} in {}, which is not {} bytes behind {}: chunks of one sequence lie one behind the other",
+              value_label(access.value), range_title(schedule_, access), apart, value_label(first->value));
+        return;
+      }
   }
 
   /// Forward, recompute and backward of a layer must agree on what lies in the kept region.

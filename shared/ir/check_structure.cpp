@@ -50,6 +50,7 @@ class StructureCheck {
             schedule_.micro_batch.sequences, schedule_.micro_batch.sequence_length, kMaxTokens);
     if (schedule_.micro_batches < 1 || schedule_.micro_batches > kMaxMicroBatches)
       fault(-1, "{} micro-batches per step: expected 1 to {}", schedule_.micro_batches, kMaxMicroBatches);
+    chunks();
     if (schedule_.library_bytes < 0 || schedule_.library_bytes > kMaxBytes)
       fault(-1, "library_bytes is {}: expected 0 to 2^60", schedule_.library_bytes);
     for (const Tier& tier : schedule_.tiers)
@@ -58,6 +59,17 @@ class StructureCheck {
               tier_names()[static_cast<std::size_t>(tier.kind)], tier.capacity_bytes);
     if (schedule_.ops.empty()) fault(-1, "the schedule has no ops");
     if (schedule_.ops.size() > kMaxOps) fault(-1, "{} ops: expected at most {}", schedule_.ops.size(), kMaxOps);
+  }
+
+  void chunks() {
+    const BatchShape& batch = schedule_.micro_batch;
+    if (!batch.is_cut() && batch.chunk_tokens == 0) return;
+    if (batch.chunk_tokens < 1 || batch.chunk_tokens >= batch.sequence_length || batch.sequences != 1)
+      fault(-1, "{} sequences of {} tokens in chunks of {}: expected one sequence, and chunks shorter than it",
+            batch.sequences, batch.sequence_length, batch.chunk_tokens);
+    else if (schedule_.micro_batches % schedule_.chunks() != 0)
+      fault(-1, "{} micro-batches per step: expected a multiple of the {} chunks of a sequence",
+            schedule_.micro_batches, schedule_.chunks());
   }
 
   void lanes() {

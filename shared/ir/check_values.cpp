@@ -25,7 +25,7 @@ struct Held {
   Value value;                                // workspace: nothing of value
   std::int64_t origin = 0;                    // address at which the value begins
   int writer = -1;                            // op, -1: initial
-  int contributions = Contributions::kEmpty;  // of gradient_sum, gradient_part
+  int contributions = Contributions::kEmpty;  // of gradient_sum, gradient_part, kv_gradient
 };
 
 bool is_state(TensorKind tensor) {
@@ -82,9 +82,14 @@ class ValueCheck {
       if (held) found_sums_.emplace_back(op.reads[i].value, held->contributions);
     }
     if (std::holds_alternative<HostPassWork>(op.work)) return;  // leaves everything as it is
-    if (!std::holds_alternative<CopyWork>(op.work)) carried = contribute(op);
+    int of_keys = carried;
+    if (!std::holds_alternative<CopyWork>(op.work)) {
+      carried = contribute(op);
+      of_keys = contribute_to_keys(op);
+    }
     for (std::size_t i = 0; i < op.writes.size(); ++i)
-      put(op.writes[i], segments_.write(op.id, i), step_, op.id, carried);
+      put(op.writes[i], segments_.write(op.id, i), step_, op.id,
+          op.writes[i].value.tensor == TensorKind::kv_gradient ? of_keys : carried);
   }
 
   void put(const Access& access, SegmentRange range, int step, int writer, int contributions) {
@@ -194,6 +199,27 @@ class ValueCheck {
     return Contributions::kEmpty;
   }
 
+  /// What the gradients of keys and values hold that `op` writes: each chunk's queries add to those of all chunks up to
+  /// their own, the last chunk's first. With its own addition the op's own chunk has all, and is used.
+  int contribute_to_keys(const Op& op) {
+    const auto* work = std::get_if<TemplateWork>(&op.work);
+    if (work == nullptr || !schedule_.micro_batch.is_cut() || work->kind != LayerKind::decoder ||
+        !is_backward(work->pass))
+      return Contributions::kEmpty;
+    const int chunks = schedule_.chunks(), turn = schedule_.turn(op.micro_batch);
+    int all = Contributions::kEmpty;
+    for (const auto& [value, set] : found_sums_) {
+      if (value.tensor != TensorKind::kv_gradient) continue;
+      all = set;
+      if (contributions_.count(set) == turn % chunks || found_.size() >= kKept) continue;
+      report({static_cast<std::size_t>(op.id), 2 * kWhole + static_cast<std::size_t>(value.micro_batch)},
+             FaultKind::incomplete, -1, op.id,
+             fmt::format("{} adds to {} when {} of the {} chunks behind its own have: chunks add from the last one on",
+                         op_title(op), value_label(value), contributions_.count(set), turn % chunks));
+    }
+    return contributions_.add(all, turn, op.id).set;
+  }
+
   int sum_read(int layer) const {
     for (const auto& [value, set] : found_sums_)
       if (value.tensor == TensorKind::gradient_sum && value.layer == layer) return set;
@@ -202,7 +228,7 @@ class ValueCheck {
 
   int add(const Op& op, int set, int micro_batch) {
     if (found_.size() >= kKept) return set;
-    const Contributions::Added added = contributions_.add(set, micro_batch, op.id);
+    const Contributions::Added added = contributions_.add(set, schedule_.turn(micro_batch), op.id);
     if (added.fault == Contributions::Fault::none) return added.set;
     const std::string other = op_title(schedule_.ops[static_cast<std::size_t>(added.other_op)]);
     const Key key{static_cast<std::size_t>(op.id), kWhole};
@@ -214,8 +240,10 @@ class ValueCheck {
       report(key, FaultKind::incomplete, added.other_op, op.id,
              fmt::format("{} adds micro-batch {} to the gradient of layer {} after {}: the order of the sum is part of "
                          "the numerics, "
-                         "micro-batches add in ascending order",
-                         op_title(op), micro_batch, op.layer, other));
+                         "{} add in ascending order{}",
+                         op_title(op), micro_batch, op.layer, other,
+                         schedule_.micro_batch.is_cut() ? "sequences" : "micro-batches",
+                         schedule_.micro_batch.is_cut() ? ", the chunks of one from its last to its first" : ""));
     return added.set;
   }
 
@@ -223,8 +251,9 @@ class ValueCheck {
     if (found_.size() >= kKept) return;
     for (const auto& [value, set] : found_sums_) {
       if (value.tensor != TensorKind::gradient_sum) continue;
-      const Contributions::Gap gap = contributions_.first_gap(set, schedule_.micro_batches);
+      Contributions::Gap gap = contributions_.first_gap(set, schedule_.micro_batches);
       if (gap.micro_batch < 0) continue;
+      gap.micro_batch = schedule_.turn(gap.micro_batch);
       std::string text =
           fmt::format("{} finishes the gradient of layer {} with {} of {} contributions: micro-batch {} is missing",
                       op_title(op), value.layer, contributions_.count(set), schedule_.micro_batches, gap.micro_batch);

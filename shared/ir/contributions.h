@@ -7,7 +7,8 @@ namespace penstock {
 
 /// Sets are numbered and never change; kEmpty is the set of none. A set is its predecessor plus one micro-batch, so
 /// that every step costs constant time and memory. (The order is part of the numerics: sums are added in ascending
-/// order of micro-batches, or the bits of the run change.)
+/// order of micro-batches, or the bits of the run change. Where sequences are cut a micro-batch counts here by its turn,
+/// Schedule::turn.)
 class Contributions {
  public:
   static constexpr int kEmpty = -1;

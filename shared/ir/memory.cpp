@@ -17,9 +17,10 @@ namespace {
 constexpr int kStepPhases = 4;  // of the enum Phase: forward, loss, backward, optimizer
 constexpr std::array<std::string_view, kMemoryPhases> kPhaseNames{"load",      "forward",    "loss", "backward",
                                                                   "optimizer", "first step", "save", "resume"};
-constexpr std::array<std::string_view, 8> kContents{"weights",     "moments",     "master",    "gradients",
-                                                    "activations", "step inputs", "workspace", "unused"};
-enum Content : std::uint8_t { weights, moments, master, gradients, activations, inputs, scratch, unused };
+constexpr std::array<std::string_view, 9> kContents{"weights",   "moments",         "master",
+                                                    "gradients", "activations",     "step inputs",
+                                                    "workspace", "keys and values", "unused"};
+enum Content : std::uint8_t { weights, moments, master, gradients, activations, inputs, scratch, keys_values, unused };
 
 Content content_of(TensorKind tensor) {
   switch (tensor) {
@@ -42,6 +43,8 @@ Content content_of(TensorKind tensor) {
     case TensorKind::document_starts:
     case TensorKind::trained_tokens:
     case TensorKind::loss: return inputs;
+    case TensorKind::kv:
+    case TensorKind::kv_gradient: return keys_values;
     case TensorKind::workspace: return scratch;
   }
   return unused;

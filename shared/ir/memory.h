@@ -31,7 +31,8 @@ struct TierMemory {
   std::int64_t peak_bytes = 0;                            // maximum over phases
   MemoryPhase peak_phase = MemoryPhase::load;
   // The arena by what it holds, largest first: "weights" (bf16), "master" (fp32 or its low bits), "moments",
-  // "gradients", "activations", "step inputs" (tokens, losses, scalars), "workspace", "unused".
+  // "gradients", "activations", "step inputs" (tokens, losses, scalars), "workspace", "keys and values" (of sequences
+  // that are cut, and their gradient), "unused".
   std::vector<std::pair<std::string, std::int64_t>> contents;
 };
 

@@ -20,16 +20,19 @@ Operand optional(Operand operand) {
 }  // namespace
 
 OperandTable::OperandTable(const Schedule& schedule, const Model& model) : schedule_(schedule), model_(model) {
-  const BatchShape batch = schedule.micro_batch;
   for (const LayerKind kind : kKinds)
     for (const Pass pass : kAllPasses) uses_[at(kind)][at(pass)] = operand_uses(kind, pass);
-  for (const Keep keep : kKeeps) {
-    kept_[at(keep)] = kept_region(model, LayerKind::decoder, batch, schedule.layout(keep)).bytes;
-    recomputed_[at(keep)] = recomputed_region(model, LayerKind::decoder, batch, schedule.layout(keep)).bytes;
-    for (const LayerKind kind : kKinds)
-      for (const Pass pass : kAllPasses)
-        workspace_[at(kind)][at(pass)][at(keep)] =
-            workspace_region(model, kind, pass, batch, schedule.layout(keep)).bytes;
+  chunks_ = schedule.chunks();
+  for (auto& [regions, micro_batch] : {std::pair{&regions_, 0}, {&of_last_chunk_, chunks_ - 1}}) {
+    const BatchShape batch = schedule.shape_of(micro_batch);
+    for (const Keep keep : kKeeps) {
+      regions->kept[at(keep)] = kept_region(model, LayerKind::decoder, batch, schedule.layout(keep)).bytes;
+      regions->recomputed[at(keep)] = recomputed_region(model, LayerKind::decoder, batch, schedule.layout(keep)).bytes;
+      for (const LayerKind kind : kKinds)
+        for (const Pass pass : kAllPasses)
+          regions->workspace[at(kind)][at(pass)][at(keep)] =
+              workspace_region(model, kind, pass, batch, schedule.layout(keep)).bytes;
+    }
   }
 }
 
@@ -38,11 +41,12 @@ Operand OperandTable::operand(TensorKind tensor, int layer, int version, int mic
   return {value, value_bytes(schedule_, model_, value, Keep::input)};
 }
 
-std::int64_t OperandTable::bytes(const TemplateWork& work, const Value& value) const {
+std::int64_t OperandTable::bytes(const Op& op, const TemplateWork& work, const Value& value) const {
+  const Regions& regions = (op.micro_batch + 1) % chunks_ == 0 ? of_last_chunk_ : regions_;
   switch (value.tensor) {
-    case TensorKind::kept: return work.kind == LayerKind::decoder ? kept_[at(work.keep)] : 0;
-    case TensorKind::recomputed: return work.kind == LayerKind::decoder ? recomputed_[at(work.keep)] : 0;
-    case TensorKind::workspace: return workspace_[at(work.kind)][at(work.pass)][at(work.keep)];
+    case TensorKind::kept: return work.kind == LayerKind::decoder ? regions.kept[at(work.keep)] : 0;
+    case TensorKind::recomputed: return work.kind == LayerKind::decoder ? regions.recomputed[at(work.keep)] : 0;
+    case TensorKind::workspace: return regions.workspace[at(work.kind)][at(work.pass)][at(work.keep)];
     default: return value_bytes(schedule_, model_, value, work.keep);
   }
 }
@@ -59,7 +63,7 @@ std::optional<Operand> OperandTable::operand(const Op& op, const TemplateWork& w
   }
   if (part == TemplateOperand::gradient && schedule_.numerics.sum_on_host) value.tensor = TensorKind::gradient_part;
   if (!is_of_step(tensor) && tensor != TensorKind::weights) value.micro_batch = op.micro_batch;
-  Operand found{value, bytes(work, value)};
+  Operand found{value, bytes(op, work, value)};
   found.part = part;
   found.at_least = tensor == TensorKind::workspace;
   found.required = !found.at_least || found.bytes > 0;
@@ -67,13 +71,33 @@ std::optional<Operand> OperandTable::operand(const Op& op, const TemplateWork& w
   return is_region && found.bytes == 0 ? std::nullopt : std::optional(found);
 }
 
+void OperandTable::add_chunks(const Op& op, TemplateOperand part, Use use, Operands& operands) const {
+  const int chunk = op.micro_batch % chunks_, first = op.micro_batch - chunk;
+  const auto add = [&](std::vector<Operand>& list, int m) {
+    list.push_back(operand(facts(part).tensor, op.layer, 0, m));
+    list.back().part = part;
+  };
+  for (int m = first; m < op.micro_batch; ++m) {
+    add(use == Use::adds_through ? operands.writes : operands.reads, m);
+    if (use == Use::adds_through && chunk + 1 < chunks_) add(operands.reads, m);
+  }
+  if (use == Use::reads_past) return;
+  add(use == Use::adds_through ? operands.writes : operands.reads, op.micro_batch);
+  if (use == Use::adds_through && chunk + 1 < chunks_) add(operands.reads, op.micro_batch);
+}
+
 Operands OperandTable::of(const Op& op, const TemplateWork& work) const {
   const std::span<const OperandUse> uses = uses_[at(work.kind)][at(work.pass)];
   Operands operands;
   operands.reads.reserve(uses.size());
   operands.writes.reserve(uses.size());
-  for (const auto& [kind, pass, part, use, only] : uses) {
-    if (only && *only != schedule_.micro_batch.kind) continue;
+  for (const OperandUse& of : uses) {
+    const auto& [kind, pass, part, use, only] = of;
+    if (!of.is_of(schedule_.micro_batch)) continue;
+    if (use >= Use::reads_past) {
+      if (attends(pass, work.keep)) add_chunks(op, part, use, operands);
+      continue;
+    }
     const std::optional<Operand> found = operand(op, work, part);
     if (!found) continue;
     switch (use) {
@@ -86,6 +110,9 @@ Operands OperandTable::of(const Op& op, const TemplateWork& work) const {
         operands.reads.push_back(optional(*found));
         operands.reads.back().any_micro_batch = true;
         break;
+      case Use::reads_past:
+      case Use::reads_through:
+      case Use::adds_through: break;  // add_chunks
     }
   }
   return operands;

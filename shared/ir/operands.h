@@ -48,15 +48,21 @@ class OperandTable {
   Operand operand(TensorKind tensor, int layer, int version = 0, int micro_batch = -1) const;
   /// nullopt: the op has no such operand here.
   std::optional<Operand> operand(const Op& op, const TemplateWork& work, TemplateOperand part) const;
-  std::int64_t bytes(const TemplateWork& work, const Value& value) const;
+  /// Those that are a value of each of several chunks.
+  void add_chunks(const Op& op, TemplateOperand part, Use use, Operands& operands) const;
+  std::int64_t bytes(const Op& op, const TemplateWork& work, const Value& value) const;
 
   const Schedule& schedule_;
   const Model& model_;
   template <typename T>
   using ByPass = std::array<T, kAllPasses.size()>;
-  std::array<ByPass<std::span<const OperandUse>>, 3> uses_{};                   // by LayerKind, Pass
-  std::array<std::int64_t, kKeeps.size()> kept_{}, recomputed_{};               // by Keep, of a decoder layer
-  std::array<ByPass<std::array<std::int64_t, kKeeps.size()>>, 3> workspace_{};  // by LayerKind, Pass, Keep
+  std::array<ByPass<std::span<const OperandUse>>, 3> uses_{};                    // by LayerKind, Pass
+  struct Regions {                                                               // of micro-batches of one size
+    std::array<std::int64_t, kKeeps.size()> kept{}, recomputed{};                // by Keep, of a decoder layer
+    std::array<ByPass<std::array<std::int64_t, kKeeps.size()>>, 3> workspace{};  // by LayerKind, Pass, Keep
+  };
+  Regions regions_, of_last_chunk_;
+  int chunks_ = 1;
 };
 
 }  // namespace penstock

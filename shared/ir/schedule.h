@@ -224,10 +224,18 @@ struct Numerics {
   }
 };
 
+/// Sequences contribute to gradients in ascending order, the chunks of one from its last to its first, in which order
+/// backward meets them. (It is its own inverse.)
+constexpr int turn_of(int micro_batch, int chunks) {
+  return micro_batch / chunks * chunks + chunks - 1 - micro_batch % chunks;
+}
+
 struct Schedule {
   std::string policy;  // for people; nothing reads it
   ModelConfig model;
-  BatchShape micro_batch;          // shape of one micro-batch
+  // Shape of one micro-batch; where sequences are cut, of one whole sequence, whose chunks are the micro-batches: the
+  // first of them all those of the first sequence.
+  BatchShape micro_batch;
   int micro_batches = 1;           // per step
   std::int64_t library_bytes = 0;  // LayoutOptions::library_bytes of every workspace
   Numerics numerics;
@@ -240,9 +248,16 @@ struct Schedule {
 
   BatchShape whole_step() const {
     BatchShape step = micro_batch;
-    step.sequences *= micro_batches;
+    step.sequences *= micro_batches / chunks();
+    step.chunk_tokens = 0;
     return step;
   }
+  /// Per sequence, 1 if it is not cut. REQUIRES: it divides micro_batches, as check_structure proves.
+  int chunks() const { return chunk_count(micro_batch); }
+  /// What the ops of micro-batch `m` work on.
+  BatchShape shape_of(int m) const { return chunk_of(micro_batch, m % chunks()); }
+  /// When micro-batch `m` adds to gradients of weights, from 0; and which one adds at turn `m`.
+  int turn(int m) const { return turn_of(m, chunks()); }
   std::int64_t tokens_per_step() const { return whole_step().tokens(); }
   LayoutOptions layout(Keep keep) const { return {keep, numerics.chunking, library_bytes}; }
 };

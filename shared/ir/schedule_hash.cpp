@@ -94,6 +94,7 @@ std::string schedule_hash(const Schedule& schedule) {
                schedule.library_bytes);
   // Windows came first, and are not named. What documents are expected decides nothing.
   if (schedule.micro_batch.kind != BatchKind::windows) hash.numbers(schedule.micro_batch.kind);
+  if (schedule.micro_batch.is_cut()) hash.numbers(schedule.micro_batch.chunk_tokens);
   hash.numbers(n.states, n.moments, n.gradient_sum, n.gradient_link, n.sum_on_host, n.clip, n.chunking.mlp_tokens,
                n.chunking.loss_tokens);
   hash.numbers(schedule.tiers.size());

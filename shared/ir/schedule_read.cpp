@@ -192,6 +192,7 @@ class Reader {
       top.fail("micro_batch", fmt::format("expected at most {} tokens, found {} sequences of {}", kMaxTokens,
                                           schedule_.micro_batch.sequences, schedule_.micro_batch.sequence_length));
     schedule_.micro_batches = small(top, "micro_batches", 1, kMaxMicroBatches);
+    check_chunks(top);
     schedule_.library_bytes = top.integer("library_bytes", 0, kMaxBytes);
 
     JsonObject object = top.object("numerics");
@@ -210,9 +211,22 @@ class Reader {
   void read_rows(JsonObject& batch) {
     BatchShape& shape = schedule_.micro_batch;
     shape.kind = word<BatchKind>(batch, "rows", batch_kind_names());
+    if (batch.has("chunk_tokens")) shape.chunk_tokens = batch.integer("chunk_tokens", 1, kMaxTokens);
     if (shape.kind == BatchKind::windows) return;
     const double most = static_cast<double>(shape.sequence_length) * static_cast<double>(shape.sequence_length);
     shape.squared_lengths = batch.number("squared_lengths", 0, most);
+  }
+
+  void check_chunks(JsonObject& top) const {
+    const BatchShape& shape = schedule_.micro_batch;
+    if (!shape.is_cut()) return;
+    if (shape.sequences != 1 || shape.chunk_tokens >= shape.sequence_length)
+      top.fail("micro_batch",
+               fmt::format("expected one sequence that is longer than chunk_tokens = {}, found {} of {} tokens",
+                           shape.chunk_tokens, shape.sequences, shape.sequence_length));
+    if (schedule_.micro_batches % schedule_.chunks() != 0)
+      top.fail("micro_batches", fmt::format("expected a multiple of the {} chunks of a sequence, found {}",
+                                            schedule_.chunks(), schedule_.micro_batches));
   }
 
   static Tier tier(const json& item, const std::string& at) {

@@ -31,8 +31,8 @@ class Writer {
   Writer(const Schedule& schedule, const Sink& sink) : schedule_(schedule), sink_(sink) {}
 
   void write() {
-    const bool windows = schedule_.micro_batch.kind == BatchKind::windows;
-    put("{{\n\"format\": \"penstock-schedule/{}\",\n\"policy\": {},\n", windows ? 1 : 2, quoted(schedule_.policy));
+    put("{{\n\"format\": \"penstock-schedule/{}\",\n\"policy\": {},\n", says_what_rows_are() ? 2 : 1,
+        quoted(schedule_.policy));
     model();
     head();
     list("tiers", schedule_.tiers, [&](const Tier& tier) {
@@ -56,6 +56,10 @@ class Writer {
   }
 
  private:
+  bool says_what_rows_are() const {
+    return schedule_.micro_batch.kind != BatchKind::windows || schedule_.micro_batch.is_cut();
+  }
+
   template <typename... Args>
   void put(fmt::format_string<Args...> format, Args&&... args) {
     fmt::format_to(std::back_inserter(text_), format, std::forward<Args>(args)...);
@@ -101,8 +105,9 @@ class Writer {
     const Numerics& n = schedule_.numerics;
     const BatchShape& batch = schedule_.micro_batch;
     put("\"micro_batch\": {{\"sequences\": {}, \"sequence_length\": {}", batch.sequences, batch.sequence_length);
-    if (batch.kind != BatchKind::windows)
-      put(", \"rows\": \"{}\", \"squared_lengths\": {}", word(batch_kind_names(), batch.kind), batch.squared_lengths);
+    if (says_what_rows_are()) put(", \"rows\": \"{}\"", word(batch_kind_names(), batch.kind));
+    if (batch.kind != BatchKind::windows) put(", \"squared_lengths\": {}", batch.squared_lengths);
+    if (batch.is_cut()) put(", \"chunk_tokens\": {}", batch.chunk_tokens);
     put("}},\n\"micro_batches\": {},\n\"library_bytes\": {},\n", schedule_.micro_batches, schedule_.library_bytes);
     put("\"numerics\": {{\"states\": \"{}\", \"moments\": \"{}\", \"gradient_sum\": \"{}\", \"gradient_link\": "
         "\"{}\", ",

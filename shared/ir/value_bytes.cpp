@@ -23,7 +23,7 @@ std::int64_t bytes_of_element(const Numerics& numerics, ElementKind element) {
 
 std::int64_t value_bytes(const Schedule& schedule, const Model& model, const Value& value, Keep keep) {
   const TensorFacts& of_tensor = facts(value.tensor);
-  const BatchShape batch = schedule.micro_batch;
+  const BatchShape batch = value.micro_batch < 0 ? schedule.micro_batch : schedule.shape_of(value.micro_batch);
   const bool packed = batch.kind == BatchKind::packed;
   const bool has_layer = value.layer >= 0 && value.layer < model.layer_count();
   if (of_tensor.extent == Extent::none || (!is_of_step(value.tensor) && !has_layer)) return -1;
@@ -33,13 +33,14 @@ std::int64_t value_bytes(const Schedule& schedule, const Model& model, const Val
       case Extent::states: return layer.state_elements;
       case Extent::gradients: return layer.gradient_elements;
       case Extent::boundary: return batch.tokens() * model.config.hidden;
-      case Extent::step_tokens: return batch.sequences * schedule.micro_batches * batch.token_row();
+      case Extent::step_tokens: return schedule.whole_step().sequences * schedule.micro_batch.token_row();
       case Extent::step_places: return packed ? schedule.tokens_per_step() : 0;
       case Extent::step_count: return packed ? 1 : 0;
       case Extent::micro_batches: return value.micro_batch < 0 ? schedule.micro_batches : 1;
       case Extent::one: return 1;
       case Extent::kept_region: return kept_region(model, layer.kind, batch, schedule.layout(keep)).bytes;
       case Extent::recomputed_region: return recomputed_region(model, layer.kind, batch, schedule.layout(keep)).bytes;
+      case Extent::keys_and_values: return batch.is_cut() ? kv_elements(model, batch.tokens()) : 0;
       case Extent::none: break;
     }
     return 0;

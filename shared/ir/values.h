@@ -47,6 +47,9 @@ enum class TensorKind {
   document_starts,  // [int32 sequences x sequence_length] the place in the row where the place's document begins: its
                     // position is the distance from there
   trained_tokens,   // [fp64 1] how many labels of the step count: what the loss is divided by
+  // Of sequences that are cut, by layer and chunk.
+  kv,  // [bf16 tokens x 2 key_columns] keys and values of the chunk (kv_elements of shared/model/activations.h)
+  kv_gradient,  // [fp32 likewise] sum of what the queries of later chunks, and then its own, contribute to their gradient
 };
 
 /// How many elements a value has.
@@ -62,6 +65,7 @@ enum class Extent {
   kept_region,
   recomputed_region,  // bytes of a region of shared/model/activations.h
   none,               // no size of its own
+  keys_and_values,    // kv_elements of the tokens of a micro-batch
 };
 /// What an element is; the last three as the schedule's Numerics say.
 enum class ElementKind { byte, bf16, u16, fp32, fp64, int32, scalars, moment, gradient_sum, gradient_link };
@@ -95,6 +99,8 @@ inline constexpr std::array kTensors{
     TensorFacts{TensorKind::labels, "labels", Extent::step_places, ElementKind::int32},
     TensorFacts{TensorKind::document_starts, "document_starts", Extent::step_places, ElementKind::int32},
     TensorFacts{TensorKind::trained_tokens, "trained_tokens", Extent::step_count, ElementKind::fp64},
+    TensorFacts{TensorKind::kv, "kv", Extent::keys_and_values, ElementKind::bf16},
+    TensorFacts{TensorKind::kv_gradient, "kv_gradient", Extent::keys_and_values, ElementKind::fp32},
 };
 
 constexpr const TensorFacts& facts(TensorKind tensor) { return kTensors[static_cast<std::size_t>(tensor)]; }
@@ -128,6 +134,8 @@ enum class TemplateOperand {
   labels,  // the micro-batch's rows, as the next
   document_starts,
   trained_tokens,  // of the whole step
+  kv,              // of the layer, from the first chunk of the micro-batch's sequence on, one behind the other
+  kv_gradient,     // likewise
 };
 
 /// Which layer's value it is.
@@ -162,6 +170,9 @@ inline constexpr std::array kTemplateOperands{
                          OperandLayer::none},
     TemplateOperandFacts{TemplateOperand::trained_tokens, "trained tokens", TensorKind::trained_tokens,
                          OperandLayer::none},
+    TemplateOperandFacts{TemplateOperand::kv, "keys and values", TensorKind::kv, OperandLayer::own},
+    TemplateOperandFacts{TemplateOperand::kv_gradient, "gradient of keys and values", TensorKind::kv_gradient,
+                         OperandLayer::own},
 };
 
 constexpr const TemplateOperandFacts& facts(TemplateOperand operand) {
@@ -173,7 +184,17 @@ enum class Use {
   writes,
   may_write,  // where somebody wants it
   adds,       // added to if the op also reads it, else overwritten
+  // Of the chunks of the op's sequence, a value each:
+  reads_past,     // those before the op's
+  reads_through,  // those up to the op's
+  adds_through,   // likewise; the last chunk overwrites, every other one adds
 };
+/// Whether the operand is there only where sequences are cut.
+constexpr bool is_of_chunks(TemplateOperand operand) {
+  return operand == TemplateOperand::kv || operand == TemplateOperand::kv_gradient;
+}
+/// Whether a pass at that keep level runs attention or its backward, and so wants keys and values.
+constexpr bool attends(Pass pass, Keep keep) { return pass != Pass::recompute || keep < Keep::input_context; }
 
 struct OperandUse {
   LayerKind kind;
@@ -182,7 +203,9 @@ struct OperandUse {
   Use use;
   std::optional<BatchKind> only = {};  // none: whatever the rows are
 
-  constexpr bool is_of(BatchKind rows) const { return !only || *only == rows; }
+  constexpr bool is_of(const BatchShape& rows) const {
+    return (!only || *only == rows.kind) && (rows.is_cut() || !is_of_chunks(operand));
+  }
 };
 
 /// Uses of one pass stand together, in the order in which an op lists its reads and its writes. A region of no bytes
@@ -201,7 +224,9 @@ inline constexpr OperandUse kOperandUses[] = {
     {LayerKind::decoder, Pass::forward, TemplateOperand::weights, Use::reads},
     {LayerKind::decoder, Pass::forward, TemplateOperand::input, Use::reads},
     {LayerKind::decoder, Pass::forward, TemplateOperand::document_starts, Use::reads, BatchKind::packed},
+    {LayerKind::decoder, Pass::forward, TemplateOperand::kv, Use::reads_past},
     {LayerKind::decoder, Pass::forward, TemplateOperand::output, Use::writes},
+    {LayerKind::decoder, Pass::forward, TemplateOperand::kv, Use::writes},
     {LayerKind::decoder, Pass::forward, TemplateOperand::kept, Use::writes},
     {LayerKind::decoder, Pass::forward, TemplateOperand::workspace, Use::writes},
 
@@ -209,6 +234,7 @@ inline constexpr OperandUse kOperandUses[] = {
     {LayerKind::decoder, Pass::recompute, TemplateOperand::input, Use::reads},
     {LayerKind::decoder, Pass::recompute, TemplateOperand::kept, Use::reads},
     {LayerKind::decoder, Pass::recompute, TemplateOperand::document_starts, Use::reads, BatchKind::packed},
+    {LayerKind::decoder, Pass::recompute, TemplateOperand::kv, Use::reads_through},
     {LayerKind::decoder, Pass::recompute, TemplateOperand::recomputed, Use::writes},
     {LayerKind::decoder, Pass::recompute, TemplateOperand::output, Use::may_write},
     {LayerKind::decoder, Pass::recompute, TemplateOperand::workspace, Use::writes},
@@ -219,7 +245,9 @@ inline constexpr OperandUse kOperandUses[] = {
     {LayerKind::decoder, Pass::backward, TemplateOperand::recomputed, Use::reads},
     {LayerKind::decoder, Pass::backward, TemplateOperand::output_gradient, Use::reads},
     {LayerKind::decoder, Pass::backward, TemplateOperand::document_starts, Use::reads, BatchKind::packed},
+    {LayerKind::decoder, Pass::backward, TemplateOperand::kv, Use::reads_through},
     {LayerKind::decoder, Pass::backward, TemplateOperand::input_gradient, Use::writes},
+    {LayerKind::decoder, Pass::backward, TemplateOperand::kv_gradient, Use::adds_through},
     {LayerKind::decoder, Pass::backward, TemplateOperand::gradient, Use::adds},
     {LayerKind::decoder, Pass::backward, TemplateOperand::workspace, Use::writes},
 
@@ -229,7 +257,9 @@ inline constexpr OperandUse kOperandUses[] = {
     {LayerKind::decoder, Pass::input_backward, TemplateOperand::recomputed, Use::reads},
     {LayerKind::decoder, Pass::input_backward, TemplateOperand::output_gradient, Use::reads},
     {LayerKind::decoder, Pass::input_backward, TemplateOperand::document_starts, Use::reads, BatchKind::packed},
+    {LayerKind::decoder, Pass::input_backward, TemplateOperand::kv, Use::reads_through},
     {LayerKind::decoder, Pass::input_backward, TemplateOperand::input_gradient, Use::writes},
+    {LayerKind::decoder, Pass::input_backward, TemplateOperand::kv_gradient, Use::adds_through},
     {LayerKind::decoder, Pass::input_backward, TemplateOperand::workspace, Use::writes},
 
     {LayerKind::head, Pass::loss, TemplateOperand::weights, Use::reads},
@@ -280,9 +310,9 @@ constexpr bool in_order(const Table& table, Key key) {
     if (static_cast<std::size_t>(table[i].*key) != i) return false;
   return true;
 }
-static_assert(kTensors.size() == static_cast<std::size_t>(TensorKind::trained_tokens) + 1);
+static_assert(kTensors.size() == static_cast<std::size_t>(TensorKind::kv_gradient) + 1);
 static_assert(in_order(kTensors, &TensorFacts::tensor));
-static_assert(kTemplateOperands.size() == static_cast<std::size_t>(TemplateOperand::trained_tokens) + 1);
+static_assert(kTemplateOperands.size() == static_cast<std::size_t>(TemplateOperand::kv_gradient) + 1);
 static_assert(in_order(kTemplateOperands, &TemplateOperandFacts::operand));
 }  // namespace values_h
 

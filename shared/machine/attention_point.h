@@ -8,7 +8,11 @@ namespace penstock {
 /// What was timed.
 inline AttentionSpec spec_of(const AttentionPoint& point) {
   const BatchKind rows = point.squared_lengths > 0 ? BatchKind::packed : BatchKind::windows;
-  return {point.sequences, point.length, point.heads, point.kv_heads, point.head_dim, rows, point.squared_lengths};
+  AttentionSpec spec{point.sequences, point.length, point.heads,          point.kv_heads,
+                     point.head_dim,  rows,         point.squared_lengths};
+  spec.is_chunk = point.past >= 0;
+  spec.past = spec.is_chunk ? point.past : 0;
+  return spec;
 }
 
 }  // namespace penstock

@@ -215,8 +215,9 @@ AttentionPoint read_attention(JsonObject& point) {
   attention.backward_seconds = duration(point, "backward_seconds");
   attention.forward_sustained_seconds = sustained(point, "forward_sustained_seconds", attention.forward_seconds);
   attention.backward_sustained_seconds = sustained(point, "backward_sustained_seconds", attention.backward_seconds);
+  if (point.has("past")) attention.past = point.integer("past", 0, kMaxExtent);
   if (point.has("squared_lengths")) {
-    const double length = static_cast<double>(attention.length);
+    const double length = static_cast<double>(attention.length + std::max<std::int64_t>(0, attention.past));
     attention.squared_lengths = point.number("squared_lengths", 1, length * length);
   }
   return attention;
@@ -410,6 +411,7 @@ json gpu_json(const Gpu& gpu) {
                                                      {"backward_sustained_seconds", point.backward_sustained_seconds}};
                                           if (point.squared_lengths > 0)  // of packed rows
                                             entry["squared_lengths"] = point.squared_lengths;
+                                          if (point.past >= 0) entry["past"] = point.past;  // of a chunk
                                           return entry;
                                         })},
                  {"elementwise", list_of(gpu.elementwise,

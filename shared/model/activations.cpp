@@ -1,6 +1,7 @@
 #include "shared/model/activations.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <utility>
 
@@ -87,6 +88,30 @@ std::int64_t mlp_rows(BatchShape batch, const Chunking& chunking) {
 std::int64_t loss_rows(BatchShape batch, const Chunking& chunking) {
   return std::min(chunking.loss_tokens > 0 ? chunking.loss_tokens : kDefaultLossTokens, batch.tokens());
 }
+
+int chunk_count(BatchShape sequence) {
+  if (!sequence.is_cut()) return 1;
+  return static_cast<int>((sequence.sequence_length + sequence.chunk_tokens - 1) / sequence.chunk_tokens);
+}
+
+BatchShape chunk_of(BatchShape sequence, int chunk) {
+  if (!sequence.is_cut()) return sequence;
+  BatchShape shape = sequence;
+  shape.past = chunk * sequence.chunk_tokens;
+  shape.sequence_length = std::min(sequence.chunk_tokens, sequence.sequence_length - shape.past);
+  if (sequence.squared_lengths <= 0) return shape;
+  // Twice the integral of min(place, most seen) over a stretch of places; over the whole row it is squared_lengths.
+  const auto length = static_cast<double>(sequence.sequence_length);
+  const double seen = length - std::sqrt(std::max(0.0, length * length - sequence.squared_lengths));
+  const auto until = [&](double place) {
+    return place <= seen ? place * place : seen * seen + 2 * seen * (place - seen);
+  };
+  const auto begin = static_cast<double>(shape.past);
+  shape.squared_lengths = until(begin + static_cast<double>(shape.sequence_length)) - until(begin);
+  return shape;
+}
+
+std::int64_t kv_elements(const Model& model, std::int64_t tokens) { return tokens * 2 * model.key_columns(); }
 
 std::int64_t boundary_bytes(const Model& model, BatchShape batch) {
   return batch.tokens() * model.config.hidden * kBf16;

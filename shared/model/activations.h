@@ -66,11 +66,24 @@ struct BatchShape {
   // Of packed rows: the squared lengths of a row's documents added up, mean over the rows; 0: not known, taken for one
   // document a row. It says what attention costs and decides nothing else.
   double squared_lengths = 0;
+  // Of one sequence that is cut: tokens of each of its chunks but the last, which may have fewer; 0: it is not cut. The
+  // shape of a whole sequence is longer than that, the shape of a chunk (chunk_of) is not.
+  std::int64_t chunk_tokens = 0;
+  // Of a chunk: the place in its row where it begins, and so how many keys lie before its own.
+  std::int64_t past = 0;
 
   std::int64_t tokens() const { return sequences * sequence_length; }
   /// Of a row of token ids.
   std::int64_t token_row() const { return sequence_length + (kind == BatchKind::windows ? 1 : 0); }
+  constexpr bool is_cut() const { return chunk_tokens > 0; }
 };
+
+/// Chunks of a sequence of this shape, 1 if it is not cut. REQUIRES: no chunk.
+int chunk_count(BatchShape sequence);
+/// The shape of its chunk `chunk`, from 0; the sequence's own if it is not cut. Of packed rows each chunk has its share
+/// of squared_lengths: as if each token saw all before it, but no more of them than some number, which is such that the
+/// shares add up. REQUIRES: no chunk; one sequence where it is cut.
+BatchShape chunk_of(BatchShape sequence, int chunk);
 
 /// How the templates of one run cut their work; part of the numerics (a chunk is a separate accumulation).
 struct Chunking {                // comparable: two runs with different chunks have different bits
@@ -173,6 +186,10 @@ Region workspace_region(const Model& model, LayerKind kind, Pass pass, BatchShap
 
 /// Bytes of one boundary activation (or its gradient): tokens * hidden * 2.
 std::int64_t boundary_bytes(const Model& model, BatchShape batch);
+
+/// Keys and values of so many tokens of a layer, as later chunks of a cut sequence find them: [tokens, 2 key_columns],
+/// all key heads of a token and then all value heads, after norm and rotary.
+std::int64_t kv_elements(const Model& model, std::int64_t tokens);
 
 /// True if backward computes gate_up itself, chunk by chunk, because the MLP is chunked and it was not kept.
 bool mlp_recomputed_in_backward(BatchShape batch, const LayoutOptions& options);

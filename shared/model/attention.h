@@ -1,8 +1,8 @@
 // What one attention op computes, for whoever counts, runs or times it: cost model, both backends, calibration.
 //
-// Every sequence of the micro-batch attends to itself, causally; in packed rows every document does. What else a query
-// may see is a field here and a line in `keys_of`, which everybody asks: a window and a sink (models with sliding
-// windows), the offset of the first query (a chunk of a long sequence). None of those is computed today
+// Every sequence of the micro-batch attends to itself, causally; in packed rows every document does. The queries of a
+// chunk also see the keys of the chunks before it. What else a query may see is a field here and a line in `keys_of`,
+// which everybody asks: a window and a sink (models with sliding windows). Neither is computed today
 // (shared/model/sequence_limits.h refuses what would need one).
 #pragma once
 
@@ -27,10 +27,13 @@ struct AttentionSpec {
   std::int64_t heads = 0, kv_heads = 0, head_dim = 0;  // grouped-query: head h reads key-value head h / group()
   BatchKind rows = BatchKind::windows;
   double squared_lengths = 0;  // of packed rows, see BatchShape
+  bool is_chunk = false;       // keys and values lie apart from the queries, [keys(), 2 kv_heads head_dim]
+  std::int64_t past = 0;       // of a chunk: keys before its own, which its queries see too
 
   bool operator==(const AttentionSpec&) const = default;
 
   std::int64_t tokens() const { return sequences * length; }
+  std::int64_t keys() const { return past + length; }
   std::int64_t group() const { return heads / kv_heads; }
   /// Of a token's packed q, k and v; of its context.
   std::int64_t columns() const { return (heads + 2 * kv_heads) * head_dim; }
@@ -39,17 +42,18 @@ struct AttentionSpec {
   constexpr KeyRange keys_of(std::int64_t query, std::int64_t document_start = 0) const {
     return {document_start, query + 1};
   }
-  /// As executed, causal counted half: two products of 2 L^2 d per head, of each document of packed rows. Backward takes
-  /// kAttentionBackwardFlops times that.
+  /// As executed, causal counted half: two products of 2 L^2 d per head, of each document of packed rows; of a chunk
+  /// 2 (L^2 + 2 L past) d. Backward takes kAttentionBackwardFlops times that.
   double forward_flops() const {
-    const auto l = static_cast<double>(length);
-    const double squares = rows == BatchKind::packed && squared_lengths > 0 ? squared_lengths : l * l;
+    const auto l = static_cast<double>(length), before = static_cast<double>(past);
+    const double squares = rows == BatchKind::packed && squared_lengths > 0 ? squared_lengths : l * (l + 2 * before);
     return 2.0 * static_cast<double>(sequences) * static_cast<double>(heads) * static_cast<double>(head_dim) * squares;
   }
-  /// Of packed rows, what the time goes with: forward_flops, and what tiles compute in vain before and behind what a
-  /// query sees, half a tile each.
+  /// Of packed rows and chunks, what the time goes with: forward_flops, and what tiles compute in vain behind what a
+  /// query sees, and before it where its document does not begin with a tile, half a tile each.
   double tiled_flops() const {
-    return forward_flops() + 4.0 * static_cast<double>(sequences * heads * head_dim * length * kAttentionTile);
+    const double tiles = rows == BatchKind::packed ? 4.0 : 2.0;
+    return forward_flops() + tiles * static_cast<double>(sequences * heads * head_dim * length * kAttentionTile);
   }
 };
 
@@ -57,8 +61,8 @@ struct AttentionSpec {
 inline constexpr double kAttentionBackwardFlops = 2.5;
 
 inline AttentionSpec attention_spec(const ModelConfig& config, BatchShape batch) {
-  return {batch.sequences, batch.sequence_length, config.heads, config.kv_heads, config.head_dim,
-          batch.kind,      batch.squared_lengths};
+  return {batch.sequences, batch.sequence_length, config.heads,   config.kv_heads, config.head_dim,
+          batch.kind,      batch.squared_lengths, batch.is_cut(), batch.past};
 }
 
 }  // namespace penstock

@@ -12,7 +12,7 @@ static_assert(
     [] {
       for (std::size_t i = 0; i < kKernelNames.size(); ++i)
         if (static_cast<std::size_t>(kKernelNames[i].kernel) != i) return false;
-      return kKernelNames.size() == static_cast<std::size_t>(KernelId::finish_gradient) + 1;
+      return kKernelNames.size() == static_cast<std::size_t>(KernelId::chunk_attention_backward) + 1;
     }(),
     "kKernelNames is in the order of KernelId");
 
@@ -36,6 +36,7 @@ bool has_part(const PassOptions& o, Part part) {
     case Part::embedding_overwrite: return o.kind == LayerKind::embedding && backward && !o.accumulates;
     case Part::embedding_gradient: return o.kind == LayerKind::embedding && backward;
     case Part::make_qkv: return decoder(makes && !everything);
+    case Part::hand_on_keys: return decoder(o.pass == Pass::forward && o.batch.is_cut());
     case Part::make_context: return decoder(makes && (!recompute || o.layout.keep < Keep::input_context));
     case Part::make_middle: return decoder(makes && (!recompute || o.layout.keep < Keep::input_attention));
     case Part::make_gate_up:
@@ -90,6 +91,10 @@ Kernel attention_kernel(const TemplateKernel& line, const ModelConfig& config, B
   const std::int64_t context = spec.tokens() * spec.context_columns() * kBf16;
   const std::int64_t lse = spec.tokens() * spec.heads * kFp32;
   kernel.bytes = backward ? 2 * qkv + 2 * context + lse : qkv + context + lse;
+  if (!spec.is_chunk) return kernel;
+  // Keys and values of all tokens so far; backward adds to their gradient, reading and writing it.
+  const std::int64_t keys = 2 * spec.sequences * spec.past * spec.kv_heads * spec.head_dim;
+  kernel.bytes += keys * (backward ? kBf16 + 2 * kFp32 : kBf16);
   return kernel;
 }
 
@@ -139,7 +144,7 @@ std::vector<Kernel> template_kernels(const Model& model, LayerKind kind, Pass pa
   std::vector<TemplateKernel> lines;
   for (const TemplateKernel& line : kTemplateKernels)
     if (has_part(pass_options, line.part) && (line.exists == nullptr || line.exists(model.config)) &&
-        (!line.only || *line.only == batch.kind) && (contributes(pass) || !makes_weight_gradient(line)))
+        (line.only == nullptr || line.only(batch)) && (contributes(pass) || !makes_weight_gradient(line)))
       lines.push_back(line);
   std::vector<Kernel> kernels;
   const bool overwrites = contributes(pass) && !accumulates;

@@ -65,6 +65,10 @@ enum class KernelId : std::uint8_t {
   // no template's: the optimizer's, where the GPU does it
   adamw,
   finish_gradient,
+  // decoder, of sequences that are cut
+  keys_and_values,
+  chunk_attention,
+  chunk_attention_backward,
 };
 
 struct KernelName {
@@ -113,6 +117,9 @@ inline constexpr std::array kKernelNames{
     KernelName{KernelId::final_norm_backward, "final norm backward"},
     KernelName{KernelId::adamw, "adamw"},
     KernelName{KernelId::finish_gradient, "finish gradient"},
+    KernelName{KernelId::keys_and_values, "keys and values"},
+    KernelName{KernelId::chunk_attention, "chunk attention"},
+    KernelName{KernelId::chunk_attention_backward, "chunk attention backward"},
 };
 
 constexpr std::string_view kernel_name(KernelId kernel) { return kKernelNames[static_cast<std::size_t>(kernel)].name; }
@@ -127,6 +134,7 @@ enum class Part {
   embedding_overwrite,  // where the gradient is not added to
   embedding_gradient,
   make_qkv,
+  hand_on_keys,   // to the chunks behind
   make_context,   // attention
   make_middle,    // its output projection
   make_gate_up,   // the norm before the MLP
@@ -172,7 +180,7 @@ struct TemplateKernel {
   ProductResult result = ProductResult::activation;
   std::int64_t (*bytes)(const KernelShape&) = nullptr;
   bool (*exists)(const ModelConfig&) = nullptr;  // nullptr: in every model
-  std::optional<BatchKind> only = {};            // none: whatever the rows are
+  bool (*only)(const BatchShape&) = nullptr;     // nullptr: whatever the rows are
 };
 
 namespace kernels_h {
@@ -187,9 +195,12 @@ constexpr TemplateKernel elementwise(Part part, KernelId kernel, std::int64_t (*
                                      bool (*exists)(const ModelConfig&) = nullptr) {
   return {part, kernel, KernelKind::elementwise, nullptr, activation, bytes, exists};
 }
-constexpr TemplateKernel attends(Part part, KernelId kernel, KernelKind kind, BatchKind only) {
+constexpr TemplateKernel attends(Part part, KernelId kernel, KernelKind kind, bool (*only)(const BatchShape&)) {
   return {part, kernel, kind, nullptr, activation, nullptr, nullptr, only};
 }
+constexpr bool windows(const BatchShape& b) { return b.kind == BatchKind::windows && !b.is_cut(); }
+constexpr bool packed(const BatchShape& b) { return b.kind == BatchKind::packed && !b.is_cut(); }
+constexpr bool cut(const BatchShape& b) { return b.is_cut(); }
 constexpr bool has_norm(const ModelConfig& c) { return c.qk_norm; }
 constexpr bool has_no_norm(const ModelConfig& c) { return !c.qk_norm; }
 constexpr bool has_bias(const ModelConfig& c) { return c.qkv_bias; }
@@ -216,8 +227,10 @@ inline constexpr auto kTemplateKernels = [] {
           Part::make_qkv, rotary, [](const S& s) { return 4 * s.rows * (s.query + s.key); }, has_no_norm),
       elementwise(
           Part::make_qkv, qk_norm_and_rotary, [](const S& s) { return 6 * s.rows * (s.query + s.key); }, has_norm),
-      attends(Part::make_context, attention, KernelKind::attention_forward, BatchKind::windows),
-      attends(Part::make_context, packed_attention, KernelKind::attention_forward, BatchKind::packed),
+      elementwise(Part::hand_on_keys, keys_and_values, [](const S& s) { return 8 * s.rows * s.key; }),
+      attends(Part::make_context, attention, KernelKind::attention_forward, windows),
+      attends(Part::make_context, packed_attention, KernelKind::attention_forward, packed),
+      attends(Part::make_context, chunk_attention, KernelKind::attention_forward, cut),
       matmul(
           Part::make_middle, attention_output,
           [](const S& s) {
@@ -275,8 +288,9 @@ inline constexpr auto kTemplateKernels = [] {
              [](const S& s) {
                return Product{s.rows, s.query, s.hidden};
              }),
-      attends(Part::backward_rest, attention_backward, KernelKind::attention_backward, BatchKind::windows),
-      attends(Part::backward_rest, packed_attention_backward, KernelKind::attention_backward, BatchKind::packed),
+      attends(Part::backward_rest, attention_backward, KernelKind::attention_backward, windows),
+      attends(Part::backward_rest, packed_attention_backward, KernelKind::attention_backward, packed),
+      attends(Part::backward_rest, chunk_attention_backward, KernelKind::attention_backward, cut),
       elementwise(
           Part::backward_rest, rotary_backward, [](const S& s) { return 4 * s.rows * (s.query + s.key); }, has_no_norm),
       elementwise(

@@ -10,9 +10,40 @@ constexpr std::int64_t kSlack = std::int64_t{4} << 20;  // alignment and small t
 
 std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
+/// Of heads that a call has, `queries` and `keys` each: the library's workspace. With grouped queries it makes the
+/// gradients of keys and values of each query head first.
+std::int64_t call_bytes(std::int64_t heads, std::int64_t queries, std::int64_t keys, std::int64_t head_dim,
+                        bool deterministic) {
+  queries = divide_up(queries, kTile) * kTile;
+  keys = divide_up(keys, kTile) * kTile;
+  const std::int64_t order = deterministic ? 2 * queries * keys : 0;
+  return heads * (order + 8 * queries * head_dim + 8 * keys * head_dim + 8 * queries) + kSlack;
+}
+
+AttentionPiece chunk_piece(const Model& model, BatchShape chunk, bool deterministic) {
+  constexpr std::int64_t kAlignment = 64;
+  const ModelConfig& config = model.config;
+  const std::int64_t queries = chunk.sequence_length, keys = chunk.chunk_tokens;
+  AttentionPiece piece{1, 0, 0, keys};
+  if (chunk.kind != BatchKind::windows || queries % kAlignment != 0 || keys % kAlignment != 0 || queries < kTile ||
+      config.head_dim % 8 != 0 || config.head_dim > 128)
+    return piece;
+  const std::int64_t heads_per_group = config.heads / config.kv_heads;
+  const auto bytes = [&](std::int64_t groups) {
+    const std::int64_t sums = 4 * groups * heads_per_group * queries * config.head_dim;
+    const std::int64_t parts = 4 * groups * keys * config.head_dim;
+    return call_bytes(groups * heads_per_group, queries, keys, config.head_dim, deterministic) + sums + parts;
+  };
+  for (std::int64_t groups = config.kv_heads; groups >= 1 && piece.kv_groups == 0; --groups)
+    if (config.kv_heads % groups == 0 && bytes(groups) <= kAttentionWorkspaceBudget) piece.kv_groups = groups;
+  if (piece.kv_groups > 0) piece.bytes = bytes(piece.kv_groups);
+  return piece;
+}
+
 }  // namespace
 
 AttentionPiece attention_backward_piece(const Model& model, BatchShape batch, bool deterministic) {
+  if (batch.is_cut()) return chunk_piece(model, batch, deterministic);
   const ModelConfig& config = model.config;
   const std::int64_t length = divide_up(batch.sequence_length, kTile) * kTile;
   const std::int64_t heads_per_group = config.heads / config.kv_heads;
@@ -39,7 +70,10 @@ AttentionPiece attention_backward_piece(const Model& model, BatchShape batch, bo
 
 std::int64_t library_workspace_bytes(const Model& model, BatchShape batch, bool deterministic) {
   if (batch.kind == BatchKind::packed) return kLibraryWorkspaceBytes;
-  const std::int64_t attention = attention_backward_piece(model, batch, deterministic).bytes;
+  std::int64_t attention = attention_backward_piece(model, chunk_of(batch, 0), deterministic).bytes;
+  if (batch.is_cut())
+    attention = std::max(attention,
+                         attention_backward_piece(model, chunk_of(batch, chunk_count(batch) - 1), deterministic).bytes);
   return std::max(kLibraryWorkspaceBytes, (attention + kFieldAlignment - 1) / kFieldAlignment * kFieldAlignment);
 }
 

@@ -104,8 +104,8 @@ void ActivationStore::plan_uses() {
     const bool reads = visit.kind == VisitKind::recompute || visit.kind == VisitKind::backward ||
                        visit.kind == VisitKind::redo_backward;
     if (!reads || !(plan_.is_checkpoint(visit.layer) || has_kept(visit.layer))) continue;
-    for (int position = 0; position < plan_.groups[static_cast<std::size_t>(visit.group)].count; ++position) {
-      uses_.push_back({index, visit.layer, position, arrivals});
+    for (int i = 0; i < plan_.groups[static_cast<std::size_t>(visit.group)].count; ++i) {
+      uses_.push_back({index, visit.layer, plan_.position(visit, i), arrivals});
       if (travels(visit.layer)) ++arrivals;
     }
   }
@@ -122,7 +122,8 @@ void ActivationStore::start_group(int group) {
 }
 
 Access ActivationStore::boundary(const Place& place, int layer, int position) const {
-  return Writer::access(place, plan_.boundary, {TensorKind::boundary, layer, 0, micro_batch(position)});
+  const int m = micro_batch(position);
+  return Writer::access(place, plan_.boundary_of(m), {TensorKind::boundary, layer, 0, m});
 }
 
 std::size_t ActivationStore::ring_layer(int layer) const {
@@ -153,7 +154,8 @@ Access ActivationStore::forward_kept(int layer, int position) const {
   const Place place = in_shared_ring(layer) ? kept_[ring_layer(layer)].at(position)
                       : travels(layer)      ? kept_slots_[static_cast<std::size_t>(next_kept_slot_)]
                                             : kept_[static_cast<std::size_t>(layer)].at(position);
-  return Writer::access(place, plan_.kept(layer), {TensorKind::kept, layer, 0, micro_batch(position)});
+  const int m = micro_batch(position);
+  return Writer::access(place, plan_.kept(layer, m), {TensorKind::kept, layer, 0, m});
 }
 
 void ActivationStore::evict(int layer, int position) {
@@ -188,10 +190,12 @@ void ActivationStore::write_fetch(std::size_t index) {
                          boundary(checkpoints_[layer].at(use.position), use.layer, use.position), home,
                          boundary(input_place(use.layer, use.position, use.arrival), use.layer, use.position));
   if (!has_kept(use.layer)) return;
-  const Value value{TensorKind::kept, use.layer, 0, micro_batch(use.position)};
-  kept_staging_.bring("fetch", op_name("kept", use.layer, micro_batch(use.position)), Phase::backward,
-                      Writer::access(kept_[layer].at(use.position), plan_.kept(use.layer), value), home,
-                      Writer::access(kept_place(use.layer, use.position, use.arrival), plan_.kept(use.layer), value));
+  const int m = micro_batch(use.position);
+  const Value value{TensorKind::kept, use.layer, 0, m};
+  const std::int64_t bytes = plan_.kept(use.layer, m);
+  kept_staging_.bring("fetch", op_name("kept", use.layer, m), Phase::backward,
+                      Writer::access(kept_[layer].at(use.position), bytes, value), home,
+                      Writer::access(kept_place(use.layer, use.position, use.arrival), bytes, value));
 }
 
 Place ActivationStore::input_place(int layer, int position, std::size_t arrival) const {
@@ -212,16 +216,17 @@ Access ActivationStore::backward_input(int layer, int position) const {
 }
 
 Access ActivationStore::kept(int layer, int position) const {
-  return Writer::access(kept_place(layer, position, arrival_in_use()), plan_.kept(layer),
-                        {TensorKind::kept, layer, 0, micro_batch(position)});
+  const int m = micro_batch(position);
+  return Writer::access(kept_place(layer, position, arrival_in_use()), plan_.kept(layer, m),
+                        {TensorKind::kept, layer, 0, m});
 }
 
 Access ActivationStore::recomputed(const Visit& visit, int position) const {
   const bool redo = visit.kind == VisitKind::redo_backward || plan_.parameters.forward_twice;
   const Place place =
       redo ? redo_recomputed_ : recomputed_[static_cast<std::size_t>(plan_.block_index(visit.layer))].at(position);
-  return Writer::access(place, plan_.recomputed(visit.layer),
-                        {TensorKind::recomputed, visit.layer, 0, micro_batch(position)});
+  const int m = micro_batch(position);
+  return Writer::access(place, plan_.recomputed(visit.layer, m), {TensorKind::recomputed, visit.layer, 0, m});
 }
 
 Access ActivationStore::recompute_output(const Visit& visit, int position) const {
@@ -233,9 +238,11 @@ Access ActivationStore::recompute_output(const Visit& visit, int position) const
 
 Access ActivationStore::boundary_gradient(int layer, int position) const {
   // The head's inputs lie in the ring one after the other; the slot before the first is free, and each loss op frees
-  // the next one.
-  return Writer::access(current_.at((current_of_[0] + position + ring_ - 1) % ring_), plan_.boundary,
-                        {TensorKind::boundary_gradient, layer, 0, micro_batch(position)});
+  // the one that the next writes.
+  const int turn = plan_.turn(position), behind = turn > 0 ? plan_.turn(turn - 1) : -1;
+  const int m = micro_batch(position);
+  return Writer::access(current_.at((current_of_[0] + behind + ring_) % ring_), plan_.boundary_of(m),
+                        {TensorKind::boundary_gradient, layer, 0, m});
 }
 
 }  // namespace penstock

@@ -10,6 +10,7 @@
 #include "shared/policy/activation_store.h"
 #include "shared/policy/evaluation.h"
 #include "shared/policy/gradient_stream.h"
+#include "shared/policy/kv_store.h"
 #include "shared/policy/optimizer_phase.h"
 #include "shared/policy/plan.h"
 #include "shared/policy/step_inputs.h"
@@ -38,6 +39,7 @@ class StepWriter {
       : plan_(plan),
         writer_(plan, header(plan), makes),
         activations_(writer_),
+        keys_(writer_),
         gradients_(writer_),
         optimizer_(writer_, gradients_, activations_.workspace_place()),
         weights_(writer_, optimizer_.upload_places()),
@@ -61,6 +63,7 @@ class StepWriter {
     evaluates_ = true;
     inputs_.read();
     activations_.start();
+    keys_.start();
     weights_.start();
     inputs_.upload();
     weights_.start_ahead();
@@ -81,6 +84,7 @@ class StepWriter {
     inputs_.read();
     optimizer_.start(inputs_);
     activations_.start();
+    keys_.start();
     gradients_.start();
     weights_.start();
     inputs_.upload();
@@ -107,10 +111,12 @@ class StepWriter {
     if (visit.kind == VisitKind::forward && visit.layer == 0) activations_.start_group(visit.group);
     weights_.enter(index);
     if (contributes) gradients_.enter(visit.layer, visit.group);
-    for (int position = 0; position < group.count; ++position) {
+    for (int i = 0; i < group.count; ++i) {
+      const int position = plan_.position(visit, i);
+      keys_.enter(index, i);
       write_micro_batch(index, position, group.first + position);
       if (contributes) gradients_.after_contribution(visit.layer, group.first + position);
-      if (position > 0) continue;
+      if (i > 0) continue;
       if (contributes) gradients_.after_first_op();
       weights_.after_first_op(index);
     }
@@ -129,7 +135,9 @@ class StepWriter {
     switch (visit.kind) {
       case VisitKind::forward:
         run("forward", visit.layer, Pass::forward);
-        if (!evaluates_) activations_.evict(visit.layer, position);
+        if (evaluates_) break;
+        activations_.evict(visit.layer, position);
+        keys_.evict(visit.layer, micro_batch);
         break;
       case VisitKind::loss: run("loss", plan_.head, evaluates_ ? Pass::evaluate : plan_.loss_pass()); break;
       case VisitKind::recompute:
@@ -160,7 +168,7 @@ class StepWriter {
     op.phase = pass == Pass::forward ? Phase::forward : is_loss(pass) ? Phase::loss : Phase::backward;
     op.work = TemplateWork{plan_.kind(layer), pass, plan_.keep(layer)};
     for (const OperandUse& use : operand_uses(plan_.kind(layer), pass))
-      if (use.is_of(plan_.batch.kind)) add_operand(op, use, slot);
+      if (use.is_of(plan_.batch)) add_operand(op, use, slot);
     writer_.add(std::move(op));
   }
 
@@ -171,7 +179,7 @@ class StepWriter {
   };
 
   void add_operand(Op& op, const OperandUse& use, const Slot& slot) {
-    std::vector<Access>& accesses = use.use == Use::reads ? op.reads : op.writes;
+    std::vector<Access>& accesses = use.use == Use::reads ? op.reads : op.writes;  // of a single value
     const auto& [visit_index, layer, position, micro_batch, pass] = slot;
     const Visit visit = plan_.visit(visit_index);
     const bool backward = pass == Pass::recompute || is_backward(pass);
@@ -207,6 +215,13 @@ class StepWriter {
         break;
       case TemplateOperand::input_gradient: accesses.push_back(activations_.boundary_gradient(layer, position)); break;
       case TemplateOperand::gradient: gradients_.contribute(op, layer, micro_batch); break;
+      case TemplateOperand::kv:
+        if (use.use == Use::writes)
+          accesses.push_back(keys_.made(layer, micro_batch));
+        else if (attends(pass, plan_.keep(layer)))
+          keys_.add_reads(op, layer, micro_batch, use.use == Use::reads_through);
+        break;
+      case TemplateOperand::kv_gradient: keys_.add_gradients(op, layer, micro_batch); break;
       case TemplateOperand::loss:
         accesses.push_back({loss_.buffer, 8 * micro_batch, 8, {TensorKind::loss, layer, 0, micro_batch}});
         break;
@@ -220,6 +235,7 @@ class StepWriter {
   const Plan& plan_;
   Writer writer_;
   ActivationStore activations_;
+  KvStore keys_;
   GradientStream gradients_;
   OptimizerPhase optimizer_;
   WeightStream weights_;

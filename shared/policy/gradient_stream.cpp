@@ -143,6 +143,11 @@ Access GradientStream::sum(const Place& place, int layer, int micro_batch) const
   return Writer::access(place, plan_.sum_bytes(layer), {TensorKind::gradient_sum, layer, 0, micro_batch});
 }
 
+std::optional<Access> GradientStream::sum_before(const Place& place, int layer, int micro_batch) const {
+  const int turn = plan_.turn(micro_batch);
+  return turn > 0 ? std::optional(sum(place, layer, plan_.turn(turn - 1))) : std::nullopt;
+}
+
 Access GradientStream::gradient(const Place& place, int layer) const {
   return Writer::access(place, plan_.gradient_bytes(layer), {TensorKind::gradient, layer});
 }
@@ -175,7 +180,7 @@ void GradientStream::place(int layer, int group) {
   const auto index = static_cast<std::size_t>(layer);
   if (!has_own_sum(layer)) sum_[index] = sums_[class_of(layer)].take();
   if (!travels(layer) || group == 0) return;
-  const int before = plan_.groups[static_cast<std::size_t>(group)].first - 1;
+  const int before = last_of(group - 1);
   coming_[class_of(layer)].bring("fetch", op_name("gradient sum", layer, before), Phase::backward,
                                  sum(home_sum_[index], layer, before), plan_.parameters.gradient_sums,
                                  sum(sum_[index], layer, before));
@@ -189,7 +194,7 @@ void GradientStream::contribute(Op& op, int layer, int micro_batch) {
         Writer::access(part_[index], plan_.part_bytes(layer), {TensorKind::gradient_part, layer, 0, micro_batch}));
     return;
   }
-  if (micro_batch > 0) op.reads.push_back(sum(sum_[index], layer, micro_batch - 1));
+  if (const auto before = sum_before(sum_[index], layer, micro_batch)) op.reads.push_back(*before);
   op.writes.push_back(sum(sum_[index], layer, micro_batch));
 }
 
@@ -209,15 +214,14 @@ void GradientStream::after_contribution(int layer, int micro_batch) {
   op.phase = Phase::backward;
   op.work = AccumulateWork{plan_.model.layers[index].gradient_elements, plan_.optimizer_threads};
   op.reads = {landed};
-  if (micro_batch > 0) op.reads.push_back(sum(home_sum_[index], layer, micro_batch - 1));
+  if (const auto before = sum_before(home_sum_[index], layer, micro_batch)) op.reads.push_back(*before);
   op.writes = {sum(home_sum_[index], layer, micro_batch)};
   writer_.add(std::move(op));
 }
 
 void GradientStream::leave(int layer, int group) {
   const auto index = static_cast<std::size_t>(layer);
-  const Group& of = plan_.groups[static_cast<std::size_t>(group)];
-  const int last = of.first + of.count - 1;
+  const int last = last_of(group);
   // A last sum that becomes the finished gradient in place leaves as that. Of others ZeRO-3 sends the last one too; on
   // a drive nobody would read it.
   const bool stays = last == last_micro_batch() && (plan_.finishes_in_place(layer) || plan_.sums_on_nvme());

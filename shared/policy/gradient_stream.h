@@ -12,6 +12,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -69,7 +70,14 @@ class GradientStream {
   bool travels(int layer) const { return sums_travel() && !has_own_sum(layer); }
   bool sums_travel() const { return plan_.parameters.gradient_sums == TierKind::dram || plan_.sums_on_nvme(); }
   bool on_host() const { return plan_.parameters.numerics.sum_on_host; }
-  int last_micro_batch() const { return plan_.micro_batches - 1; }
+  int last_micro_batch() const { return plan_.turn(plan_.micro_batches - 1); }
+  /// Of a group, the micro-batch that adds last.
+  int last_of(int group) const {
+    const Group& of = plan_.groups[static_cast<std::size_t>(group)];
+    return plan_.turn(of.first + of.count - 1);
+  }
+  /// The access to what lies at `place` before micro-batch `micro_batch` adds to it; none: it is the first.
+  std::optional<Access> sum_before(const Place& place, int layer, int micro_batch) const;
   Access sum(const Place& place, int layer, int micro_batch) const;
   Access gradient(const Place& place, int layer) const;
   Access partial(const Place& place, int layer) const;

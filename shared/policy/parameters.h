@@ -325,6 +325,9 @@ struct PolicyInput {
   std::int64_t sequence_length = 0;
   int sequences = 0;    // per optimizer step
   int micro_batch = 1;  // sequences per micro-batch; divides `sequences`
+  // Fewer than sequence_length: each sequence is cut into chunks of so many tokens, which are the micro-batches then
+  // (micro_batch must be 1, and groups count sequences); 0, or more: none is.
+  std::int64_t chunk_tokens = 0;
   BatchKind rows = BatchKind::windows;
   double squared_lengths = 0;  // of packed rows, see BatchShape
   std::int64_t hbm_bytes = 0;  // what arenas may take of the tiers (usable_memory)

@@ -11,8 +11,10 @@ std::int64_t aligned(std::int64_t bytes) { return (bytes + kFieldAlignment - 1) 
 Plan::Plan(const PolicyInput& policy_input)
     : input(policy_input), parameters(policy_input.parameters), model(policy_input.model), head(model.head_index()) {
   batch = {input.micro_batch, input.sequence_length, input.rows, input.squared_lengths};
-  micro_batches = input.sequences / input.micro_batch;
-  boundary = boundary_bytes(model, batch);
+  if (input.chunk_tokens < input.sequence_length) batch.chunk_tokens = input.chunk_tokens;
+  chunks = chunk_count(batch);
+  micro_batches = input.sequences / input.micro_batch * chunks;
+  boundary = boundary_of(0);
   plan_keeping();
   optimizer_threads =
       parameters.optimizer_threads > 0 ? parameters.optimizer_threads : std::max(1, input.host_threads - 1);
@@ -51,8 +53,11 @@ void Plan::plan_keeping() {
     kept_alike_.back().last = layer;
     const auto level = static_cast<std::size_t>(keep(layer));
     if (!begins) continue;
-    kept_[level] = kept_region(model, LayerKind::decoder, batch, layout(layer)).bytes;
-    recomputed_[level] = recomputed_region(model, LayerKind::decoder, batch, layout(layer)).bytes;
+    for (const std::size_t last : {0, 1}) {
+      const BatchShape of = shape(last == 1 ? chunks - 1 : 0);
+      kept_[level][last] = kept_region(model, LayerKind::decoder, of, layout(layer)).bytes;
+      recomputed_[level][last] = recomputed_region(model, LayerKind::decoder, of, layout(layer)).bytes;
+    }
   }
 }
 
@@ -70,8 +75,8 @@ void Plan::plan_alike() {
 }
 
 void Plan::plan_groups() {
-  const int group = parameters.group > 0 ? parameters.group : micro_batches;
-  const int first = parameters.first_group > 0 ? parameters.first_group : group;
+  const int group = parameters.group > 0 ? parameters.group * chunks : micro_batches;
+  const int first = parameters.first_group > 0 ? parameters.first_group * chunks : group;
   for (int begin = 0; begin < micro_batches;) {
     const int count = begin == 0 ? first : group;
     groups.push_back({begin, count});
@@ -119,7 +124,9 @@ LayerKind Plan::kind(int layer) const {
 }
 
 std::int64_t Plan::workspace_bytes(int layer, Pass pass) const {
-  return workspace_region(model, kind(layer), pass, batch, layout(layer)).bytes;
+  const std::int64_t full = workspace_region(model, kind(layer), pass, shape(0), layout(layer)).bytes;
+  if (chunks == 1) return full;
+  return std::max(full, workspace_region(model, kind(layer), pass, shape(chunks - 1), layout(layer)).bytes);
 }
 
 std::array<std::int64_t, 2> Plan::update_slots() const {

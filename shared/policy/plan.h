@@ -10,7 +10,7 @@
 
 namespace penstock {
 
-/// Consecutive micro-batches that visit a layer together.
+/// Consecutive micro-batches that visit a layer together: all chunks of each of its sequences, where those are cut.
 struct Group {
   int first = 0;
   int count = 0;
@@ -39,23 +39,46 @@ struct Plan {
   const PolicyInput& input;
   const PolicyParameters& parameters;
   const Model& model;
-  BatchShape batch;       // one micro-batch
+  BatchShape batch;       // one micro-batch, or the sequence that is cut into several
+  int chunks = 1;         // of a sequence; 1: it is not cut
   int micro_batches = 0;  // per step
   int head = 0;           // index of the head
   std::vector<Group> groups;
   int largest_group = 0;
   std::vector<Visit> visits;  // of the first group, in order; every group makes the same. No place depends on them
 
-  std::int64_t boundary = 0;   // bytes of one boundary activation
+  std::int64_t boundary = 0;   // bytes of the largest boundary activation
   std::int64_t workspace = 0;  // the largest of any template op; and update slots that lie in it
   int optimizer_threads = 1;
 
-  /// Bytes of a decoder layer's regions for one micro-batch.
-  std::int64_t kept(int layer) const { return kept_[static_cast<std::size_t>(keep(layer))]; }
-  std::int64_t recomputed(int layer) const {
-    return has_backward(layer) ? recomputed_[static_cast<std::size_t>(keep(layer))] : 0;
+  /// What the ops of a micro-batch work on.
+  BatchShape shape(int micro_batch) const { return chunk_of(batch, micro_batch % chunks); }
+  /// Which micro-batch adds to gradients at that turn, and when a micro-batch does; also of places in a group.
+  int turn(int micro_batch) const { return turn_of(micro_batch, chunks); }
+  /// Which place of a group a visit's `index`-th op is of: passes that add to gradients take them in their turns.
+  int position(const Visit& visit, int index) const {
+    return visit.kind == VisitKind::forward || visit.kind == VisitKind::recompute ? index : turn(index);
   }
+
+  /// Bytes of a decoder layer's regions for one micro-batch: the largest, or that one's.
+  std::int64_t kept(int layer) const { return largest(kept_, layer); }
+  std::int64_t recomputed(int layer) const { return has_backward(layer) ? largest(recomputed_, layer) : 0; }
   bool recomputes(int layer) const { return recomputed(layer) > 0; }
+  std::int64_t kept(int layer, int micro_batch) const { return of(kept_, layer, micro_batch); }
+  std::int64_t recomputed(int layer, int micro_batch) const { return of(recomputed_, layer, micro_batch); }
+  std::int64_t boundary_of(int micro_batch) const { return boundary_bytes(model, shape(micro_batch)); }
+  /// Of keys and values of a layer, of one chunk and of a whole sequence; 0 where none is cut.
+  std::int64_t kv_bytes(int micro_batch) const {
+    return 2 * kv_elements(model, batch.is_cut() ? shape(micro_batch).tokens() : 0);
+  }
+  std::int64_t kv_bytes_of_sequence() const {
+    return 2 * kv_elements(model, batch.is_cut() ? batch.sequence_length : 0);
+  }
+  /// Whether the visit's ops find keys and values of the chunks before theirs.
+  bool attends(const Visit& visit) const {
+    if (!batch.is_cut() || kind(visit.layer) != LayerKind::decoder) return false;
+    return visit.kind != VisitKind::recompute || penstock::attends(Pass::recompute, keep(visit.layer));
+  }
   LayoutOptions layout(int layer) const;
   Keep keep(int layer) const { return stays_[static_cast<std::size_t>(layer)].keep; }
   /// Where a decoder layer's input and kept region wait.
@@ -145,6 +168,16 @@ struct Plan {
   void plan_state_tensors();
   void plan_alike();
 
+  /// By Keep, of a full micro-batch and of a sequence's last chunk.
+  using RegionBytes = std::array<std::array<std::int64_t, 2>, kKeeps.size()>;
+  std::int64_t largest(const RegionBytes& bytes, int layer) const {
+    const auto& [full, last] = bytes[static_cast<std::size_t>(keep(layer))];
+    return std::max(full, last);
+  }
+  std::int64_t of(const RegionBytes& bytes, int layer, int micro_batch) const {
+    return bytes[static_cast<std::size_t>(keep(layer))][(micro_batch + 1) % chunks == 0 ? 1 : 0];
+  }
+
   /// What a layer leaves for backward, and where.
   struct Stay {
     Keep keep = Keep::input;
@@ -154,7 +187,7 @@ struct Plan {
   };
   std::vector<Stay> stays_;  // by layer; those of embedding and head mean nothing
   std::vector<Range> kept_alike_;
-  std::array<std::int64_t, kKeeps.size()> kept_{}, recomputed_{};  // by Keep
+  RegionBytes kept_{}, recomputed_{};
 };
 
 /// Throws InputError for parameters that contradict each other or the workload.

@@ -12,6 +12,13 @@ constexpr std::int64_t kMostTokens = std::int64_t{1} << 31;  // of one micro-bat
 constexpr std::int64_t kMostOps = 4'000'000;
 constexpr std::int64_t kMostLibraryBytes = std::int64_t{1} << 48;  // far above every machine's memory
 
+constexpr std::int64_t kMostChunks = 256;  // of a sequence: an op names a value for each chunk before its own
+
+bool is_cut(const PolicyInput& input) { return input.chunk_tokens > 0 && input.chunk_tokens < input.sequence_length; }
+std::int64_t chunks(const PolicyInput& input) {
+  return is_cut(input) ? (input.sequence_length + input.chunk_tokens - 1) / input.chunk_tokens : 1;
+}
+
 [[noreturn]] void fail(const std::string& text) { throw InputError("policy: " + text); }
 
 void check_range(const char* name, std::int64_t value, std::int64_t low, std::int64_t high) {
@@ -31,6 +38,18 @@ void check_workload(const PolicyInput& input) {
   check_range("micro_batch", input.micro_batch, 1, input.sequences);
   if (input.sequences % input.micro_batch != 0)
     fail(fmt::format("micro_batch = {} does not divide sequences = {}", input.micro_batch, input.sequences));
+  check_range("chunk_tokens", input.chunk_tokens, 0, kLongestSequence);
+  if (is_cut(input) && input.micro_batch > 1)
+    fail(
+        fmt::format("chunk_tokens = {} cuts sequences of {} tokens, and a micro-batch is one chunk then: set "
+                    "micro_batch = 1 (found {})",
+                    input.chunk_tokens, input.sequence_length, input.micro_batch));
+  if (is_cut(input) && chunks(input) > kMostChunks)
+    fail(
+        fmt::format("chunk_tokens = {} cuts sequences of {} tokens into {} chunks: expected at most {}, so at least "
+                    "{} tokens each",
+                    input.chunk_tokens, input.sequence_length, chunks(input), kMostChunks,
+                    (input.sequence_length + kMostChunks - 1) / kMostChunks));
   if (input.micro_batch * input.sequence_length > kMostTokens)
     fail(fmt::format("a micro-batch of {} sequences of {} tokens is absurdly large", input.micro_batch,
                      input.sequence_length));
@@ -50,8 +69,13 @@ void check_groups(const PolicyInput& input) {
   if ((micro_batches - first) % group != 0)
     fail(fmt::format("groups of {} micro-batches{} do not add up to the {} of a step", group,
                      p.first_group > 0 ? fmt::format(" behind a first group of {}", first) : "", micro_batches));
-  const std::int64_t most = kMostOps / (std::int64_t{input.model.layer_count()} * 8);
+  const std::int64_t most = kMostOps / (std::int64_t{input.model.layer_count()} * 8 * chunks(input));
   if (micro_batches <= most) return;
+  if (is_cut(input))
+    fail(fmt::format(
+        "{} sequences of {} chunks through {} layers make more than {} ops per step; make larger chunks, or "
+        "steps of at most {} sequences",
+        micro_batches, chunks(input), input.model.layer_count(), kMostOps, most));
   fail(fmt::format(
       "{} micro-batches of {} layers make more than {} ops per step; make micro-batches of at least {} sequences, or "
       "steps of at most {}",

@@ -71,6 +71,7 @@ struct Scenario {
   std::int64_t sequence_length = 0;
   int sequences = 0;
   int micro_batch = 1;
+  std::int64_t chunk_tokens = 0;  // see PolicyInput
   BatchKind rows = BatchKind::windows;
   double squared_lengths = 0;   // of packed rows, see BatchShape
   std::filesystem::path data;   // [workload] data: a file of tokens, which says the two above; empty: not given

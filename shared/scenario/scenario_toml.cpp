@@ -99,6 +99,7 @@ class ScenarioReader {
     read_workload();
     scenario_.policy = read_policy(document_);
     scenario_.fixed = given_parameters(document_);
+    if (TomlSection(document_, "workload").has("chunk_tokens")) scenario_.fixed.insert("chunk_tokens");
     read_run();
     scenario_.notes.insert(scenario_.notes.end(), document_.notes.begin(), document_.notes.end());
     read_prices();
@@ -225,6 +226,7 @@ class ScenarioReader {
       section.fail("micro_batch", fmt::format("{} does not divide sequences = {}; every micro-batch has the same size",
                                               scenario_.micro_batch, scenario_.sequences));
     read_rows(section);
+    read_chunks(section);
     section.finish();
     const ModelConfig& config = scenario_.model.config;
     if (const std::string why = window_reached(config, scenario_.sequence_length); !why.empty())
@@ -237,6 +239,18 @@ class ScenarioReader {
       section.fail("sequences",
                    fmt::format("{} sequences of {} tokens make about {:.0e} bytes of activations: absurdly many",
                                scenario_.sequences, scenario_.sequence_length, bytes));
+  }
+
+  /// As long as the sequence, or longer: not cut.
+  void read_chunks(TomlSection& section) {
+    if (!section.has("chunk_tokens")) return;
+    const std::int64_t tokens = section.integer("chunk_tokens", 0, kLongestSequence);
+    if (tokens == 0 || tokens >= scenario_.sequence_length) return;
+    if (scenario_.micro_batch > 1)
+      section.fail("chunk_tokens", fmt::format("{} cuts sequences of {} tokens, and a micro-batch is one chunk then: "
+                                               "set micro_batch = 1 (found {})",
+                                               tokens, scenario_.sequence_length, scenario_.micro_batch));
+    scenario_.chunk_tokens = tokens;
   }
 
   void read_rows(TomlSection& section) {
@@ -359,7 +373,8 @@ class ScenarioReader {
 BatchShape Scenario::shape(std::int64_t of_sequences) const {
   // Rows may have been made shorter since.
   const double whole = static_cast<double>(sequence_length) * static_cast<double>(sequence_length);
-  return {of_sequences, sequence_length, rows, std::min(squared_lengths, whole)};
+  return {of_sequences, sequence_length, rows, std::min(squared_lengths, whole),
+          chunk_tokens < sequence_length ? chunk_tokens : 0};
 }
 
 PolicyInput Scenario::policy_input() const {
@@ -368,6 +383,7 @@ PolicyInput Scenario::policy_input() const {
   input.sequence_length = sequence_length;
   input.sequences = sequences;
   input.micro_batch = micro_batch;
+  input.chunk_tokens = chunk_tokens;
   input.rows = rows;
   input.squared_lengths = shape(1).squared_lengths;
   const TierCapacities usable = usable_memory(machine);

@@ -9,7 +9,7 @@ namespace {
 
 bool is_activation(TensorKind tensor) {
   return tensor == TensorKind::boundary || tensor == TensorKind::boundary_gradient || tensor == TensorKind::kept ||
-         tensor == TensorKind::recomputed;
+         tensor == TensorKind::recomputed || tensor == TensorKind::kv;
 }
 
 bool is_gradient(TensorKind tensor) {

@@ -105,9 +105,9 @@ KernelSeconds matmul_seconds(const Gpu& gpu, const Kernel& kernel) {
   return nearest_matmul(gpu, kernel);
 }
 
-/// What the kernel for packed rows reaches of the library's rate, where nobody has timed it: between a third (head
+/// What the kernel for packed rows and for chunks reaches of the library's rate, where nobody has timed it: between a third (head
 /// dimension 128) and a half (64) on an H200 (docs/executor.md, "own" beside cuDNN).
-constexpr double kPackedAttentionShare = 0.4;
+constexpr double kOwnAttentionShare = 0.4;
 
 /// From a hardware or software file: of the nearest head dimension, less for short sequences.
 double attention_rate(const Gpu& gpu, const Kernel& kernel) {
@@ -120,53 +120,96 @@ double attention_rate(const Gpu& gpu, const Kernel& kernel) {
   const double flops_per_second = kernel.kind == KernelKind::attention_forward ? rate.forward
                                   : gpu.deterministic                          ? rate.deterministic_backward
                                                                                : rate.backward;
-  const double length = static_cast<double>(kernel.attention.length);
+  const double length = static_cast<double>(kernel.attention.keys());
   const bool forward = kernel.kind == KernelKind::attention_forward;
   return flops_per_second * length /
          (length + (forward ? gpu.attention.half_length : gpu.attention.backward_half_length));
 }
 
-KernelSeconds attention_seconds(const Gpu& gpu, const Kernel& kernel, double rate) {
-  const bool backward = kernel.kind == KernelKind::attention_backward;
+/// Whether a point tells of the kernel that computes `spec`. A chunk's is the same whatever its rows.
+bool tells_of(const AttentionPoint& point, const AttentionSpec& spec, bool is_chunk) {
+  const AttentionSpec timed = spec_of(point);
+  return timed.is_chunk == is_chunk && (is_chunk || timed.rows == spec.rows);
+}
+
+const AttentionPoint* nearest_attention(const Gpu& gpu, const AttentionSpec& spec, bool is_chunk) {
   const AttentionPoint* nearest = nullptr;
   double nearest_distance = std::numeric_limits<double>::infinity();
   for (const AttentionPoint& point : gpu.attentions) {
-    if (spec_of(point).rows != kernel.attention.rows) continue;
+    if (!tells_of(point, spec, is_chunk)) continue;
     const auto apart = [](std::int64_t a, std::int64_t b) {
       return distance(static_cast<double>(a), static_cast<double>(b));
     };
-    const AttentionSpec& spec = kernel.attention;
     // Length decides the efficiency; heads and sequences only fill the GPU; another head_dim is another kernel.
-    const double total = 2 * apart(point.length, spec.length) +
-                         apart(point.sequences * point.heads, spec.sequences * spec.heads) +
-                         10 * apart(point.head_dim, spec.head_dim) + 0.1 * apart(point.kv_heads, spec.kv_heads);
+    double total = 2 * apart(point.length, spec.length) +
+                   apart(point.sequences * point.heads, spec.sequences * spec.heads) +
+                   10 * apart(point.head_dim, spec.head_dim) + 0.1 * apart(point.kv_heads, spec.kv_heads);
+    if (is_chunk) total += 0.1 * apart(point.past + point.length, spec.keys());
     if (total < nearest_distance) {
       nearest_distance = total;
       nearest = &point;
     }
   }
-  const bool packed = kernel.attention.rows == BatchKind::packed;
-  const auto flops_of = [&](const AttentionSpec& spec) {
-    return (packed ? spec.tiled_flops() : spec.forward_flops()) * (backward ? kAttentionBackwardFlops : 1.0);
+  return nearest;
+}
+
+KernelSeconds point_seconds(const AttentionPoint& point, bool backward) {
+  const double burst = backward ? point.backward_seconds : point.forward_seconds;
+  const double sustained = backward ? point.backward_sustained_seconds : point.forward_sustained_seconds;
+  return {burst, sustained > 0 ? sustained : burst};
+}
+
+/// Between the points of the same chunk behind the next fewer and the next more keys, linear in those; 0 if there are
+/// not both.
+KernelSeconds between_pasts(const Gpu& gpu, const AttentionSpec& spec, bool backward) {
+  const AttentionPoint *below = nullptr, *above = nullptr;
+  for (const AttentionPoint& point : gpu.attentions) {
+    AttentionSpec same = spec_of(point);
+    same.past = spec.past;
+    same.squared_lengths = spec.squared_lengths;
+    if (!(same == spec)) continue;
+    if (point.past <= spec.past && (below == nullptr || point.past > below->past)) below = &point;
+    if (point.past >= spec.past && (above == nullptr || point.past < above->past)) above = &point;
+  }
+  if (below == nullptr || above == nullptr || spec.rows == BatchKind::packed) return {};
+  const KernelSeconds first = point_seconds(*below, backward), last = point_seconds(*above, backward);
+  if (below->past == above->past) return first;
+  const double share = static_cast<double>(spec.past - below->past) / static_cast<double>(above->past - below->past);
+  return {first.burst + share * (last.burst - first.burst),
+          first.sustained + share * (last.sustained - first.sustained)};
+}
+
+KernelSeconds attention_seconds(const Gpu& gpu, const Kernel& kernel, double rate) {
+  const bool backward = kernel.kind == KernelKind::attention_backward;
+  const AttentionSpec& spec = kernel.attention;
+  const bool packed = spec.rows == BatchKind::packed, is_own = packed || spec.is_chunk;
+  if (spec.is_chunk)
+    if (const KernelSeconds seconds = between_pasts(gpu, spec, backward); seconds.burst > 0) return seconds;
+  const AttentionPoint* nearest = nearest_attention(gpu, spec, spec.is_chunk);
+  double share = is_own && !gpu.is_host && nearest == nullptr ? kOwnAttentionShare : 1.0;
+  // Chunks that nobody timed, by the rows that the library took.
+  AttentionSpec windows = spec;
+  windows.rows = BatchKind::windows;
+  if (nearest == nullptr && spec.is_chunk) nearest = nearest_attention(gpu, windows, false);
+  const auto flops_of = [&](const AttentionSpec& of) {
+    return (is_own ? of.tiled_flops() : of.forward_flops()) * (backward ? kAttentionBackwardFlops : 1.0);
   };
-  const double flops = packed ? flops_of(kernel.attention) : kernel.flops;
+  const double flops = is_own ? flops_of(spec) : kernel.flops;
   if (nearest == nullptr && packed && !gpu.attentions.empty())
     throw InputError(
         fmt::format("nobody has timed the kernel \"{}\" on {}: calibrate with a scenario whose workload "
                     "has such rows ([workload] data)",
                     kernel.name(), gpu.name.empty() ? "this machine" : gpu.name));
   if (nearest == nullptr) {
-    const double share = packed && !gpu.is_host ? kPackedAttentionShare : 1.0;
     const double library = !gpu.attention.by_head_dim.empty() ? attention_rate(gpu, kernel)
                                                               : rate * (backward ? gpu.attention_backward_efficiency
                                                                                  : gpu.attention_forward_efficiency);
     const double seconds = flops / (library * share);
     return {seconds, seconds};
   }
-  const double scale = flops / flops_of(spec_of(*nearest));
-  const double burst = backward ? nearest->backward_seconds : nearest->forward_seconds;
-  const double sustained = backward ? nearest->backward_sustained_seconds : nearest->forward_sustained_seconds;
-  return {burst * scale, (sustained > 0 ? sustained : burst) * scale};
+  const double scale = flops / flops_of(spec_of(*nearest)) / share;
+  const KernelSeconds seconds = point_seconds(*nearest, backward);
+  return {seconds.burst * scale, seconds.sustained * scale};
 }
 
 /// From the points of one kernel; 0 if there are none.

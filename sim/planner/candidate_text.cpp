@@ -69,6 +69,7 @@ const char* tier_text(TierKind kind) {
 std::string candidate_text(const Candidate& candidate) {
   const PolicyParameters& p = candidate.parameters;
   std::string text = fmt::format("micro-batch {}, {}, {}", candidate.micro_batch, group_text(p), keep_text(p));
+  if (candidate.chunk_tokens > 0) text.insert(0, fmt::format("chunks of {} tokens, ", candidate.chunk_tokens));
   text += layers_text("states", p.resident_states, "in HBM");
   if (p.resident_weights < 0 || (p.resident_states >= 0 && p.resident_weights > p.resident_states))
     if (p.resident_states >= 0) text += layers_text("weights", p.resident_weights, "in HBM");

@@ -21,7 +21,10 @@ constexpr std::size_t kFewestSteps = 8, kMostSteps = 64;
 
 std::int64_t expected_ops(const Scenario& scenario, const Candidate& candidate) {
   const bool travels = activations_travel(candidate.parameters);
-  return kSteps * (travels ? 6 : 4) * scenario.model.layer_count() * (scenario.sequences / candidate.micro_batch);
+  BatchShape sequence{1, scenario.sequence_length};
+  if (candidate.chunk_tokens < scenario.sequence_length) sequence.chunk_tokens = candidate.chunk_tokens;
+  return kSteps * (travels ? 6 : 4) * scenario.model.layer_count() * (scenario.sequences / candidate.micro_batch) *
+         chunk_count(sequence);
 }
 
 double planned_step_seconds(const Schedule& schedule, const Machine& machine) {

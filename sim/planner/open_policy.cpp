@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "sim/planner/candidate_text.h"
 #include "sim/planner/step_bound.h"
@@ -47,6 +48,25 @@ Decision decision_of(const SearchResult& result, const Scenario& scenario) {
   return decision;
 }
 
+/// Looks at long sequences cut into chunks: their plan takes the place of one that does not fit, or is slower by more
+/// than what a search takes for equal.
+void cut(Scenario scenario, const SearchOptions& how, SearchResult& result) {
+  SearchSpace space = quick_space(scenario);
+  space.chunk_tokens = chunks_to_try(scenario);
+  space.keeps = {{Keep::input_context, 1}, {Keep::input, 1}};
+  SearchResult other = quick_search(scenario, space, how);
+  if (other.best.empty()) {
+    space = compact_space(scenario);
+    space.chunk_tokens = chunks_to_try(scenario);
+    other = quick_search(scenario, space, how);
+  }
+  if (other.best.empty()) return;
+  const double limit = result.best.empty() ? 0 : result.best.front().step_seconds * (1 - how.tolerance);
+  if (!result.best.empty() && other.best.front().step_seconds >= limit) return;
+  other.evaluated += result.evaluated;
+  result = std::move(other);
+}
+
 }  // namespace
 
 Decision decide(const Scenario& scenario, const SearchOptions& how) {
@@ -61,11 +81,15 @@ Decision decide(const Scenario& scenario, const SearchOptions& how) {
   }
   Scenario chunked = same_bits;
   if (!scenario.fixed.contains("mlp_chunk_tokens")) chunked.fixed.erase("mlp_chunk_tokens");
+  const bool may_cut =
+      scenario.micro_batch == 1 && !scenario.fixed.contains("chunk_tokens") && !chunks_to_try(scenario).empty();
+  if (may_cut) chunked.fixed.erase("chunk_tokens");
   SearchResult result;
   for (const std::int64_t drive : std::set<std::int64_t>{0, scenario.machine.nvme.bytes}) {
     same_bits.machine.nvme.bytes = chunked.machine.nvme.bytes = drive;
     result = quick_search(same_bits, quick_space(same_bits), how);
     if (result.best.empty()) result = quick_search(chunked, compact_space(chunked), how);
+    if (may_cut) cut(chunked, how, result);
     if (!result.best.empty()) break;
   }
   return decision_of(result, scenario);
@@ -76,7 +100,7 @@ void apply(const Decision& decision, Scenario& scenario) {
   scenario.fixed = choice_keys();
   if (!decision.chose()) return;
   const std::string name = scenario.policy.name;
-  scenario.policy = decision.chosen.parameters;
+  set_plan(decision.chosen, scenario);
   scenario.policy.name = name;
 }
 

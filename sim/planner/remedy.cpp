@@ -98,11 +98,11 @@ class Remedies {
     if (!is_planned(scenario.policy.name)) {
       const auto arenas = preset_arenas(scenario);
       if (!arenas || !fits(*arenas, scenario.policy_input())) return std::nullopt;
-      return Candidate{scenario.micro_batch, scenario.policy};
+      return candidate_of(scenario, scenario.policy);
     }
     if (holds_states(scenario)) {
       Scenario open = scenario;
-      open.fixed.insert({"micro_batch", "loss_chunk_tokens"});
+      open.fixed.insert({"micro_batch", "chunk_tokens", "loss_chunk_tokens"});
       const Feasibility result = feasible(open, compact_space(open), threads_);
       if (result.fits) return result.closest.candidate;
     }
@@ -145,7 +145,7 @@ class Remedies {
   /// A key that the scenario fixes gets the value that the planner would give it.
   void left_to_the_planner() {
     for (const std::string& key : scenario_.fixed) {
-      if (!choice_keys().contains(key) || key.ends_with("_chunk_tokens") || key == "micro_batch") continue;
+      if (!choice_keys().contains(key) || key.ends_with("chunk_tokens") || key == "micro_batch") continue;
       Scenario open = scenario_;
       open.fixed.erase(key);
       const auto candidate = fitting(open);
@@ -154,7 +154,7 @@ class Remedies {
       only.fixed = {key};
       only.policy = candidate->parameters;
       Scenario changed = scenario_;
-      changed.policy = with_fixed({scenario_.micro_batch, scenario_.policy}, only).parameters;
+      changed.policy = with_fixed(candidate_of(scenario_, scenario_.policy), only).parameters;
       changed.policy.name = scenario_.policy.name;
       attempt({"policy." + key, policy_value(changed.policy, key), "another schedule of the same mathematics"},
               std::move(changed));

@@ -89,9 +89,11 @@ std::string tables_text(const TomlDocument& document, const fs::path& source, co
     text += fmt::format("[{}]\n", name);
     for (const auto& [key, value] : table->second.values) {
       const std::string full = fmt::format("{}.{}", name, key);
-      if (plan != nullptr && full == "workload.micro_batch")
+      if (plan != nullptr && full == "workload.chunk_tokens") continue;  // behind micro_batch
+      if (plan != nullptr && full == "workload.micro_batch") {
         text += fmt::format("micro_batch = {}\n", plan->micro_batch);
-      else
+        if (plan->chunk_tokens > 0) text += fmt::format("chunk_tokens = {}\n", plan->chunk_tokens);
+      } else
         text +=
             fmt::format("{} = {}\n", key, is_path(full) ? path_text(full, value, source, target) : value_text(value));
     }

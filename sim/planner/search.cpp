@@ -43,7 +43,7 @@ bool better(const Evaluated& a, const Evaluated& b) {
 
 /// A preset's schedule with the scenario's numerics: the same mathematics, so that only time is compared.
 Candidate as_ours(const PolicyParameters& preset, const Scenario& scenario) {
-  Candidate candidate{scenario.micro_batch, preset};
+  Candidate candidate = candidate_of(scenario, preset);
   PolicyParameters& p = candidate.parameters;
   p.numerics = scenario.policy.numerics;
   if (p.numerics.clip && p.optimizer_time == OptimizerTime::backward) p.optimizer_time = OptimizerTime::next_forward;
@@ -214,7 +214,7 @@ class Search {
     result_ = {};
     bound_shapes();
     evaluator_.allow(options_.most_ops * 3 / 5);
-    const std::int64_t ops = expected_ops(scenario_, {scenario_.micro_batch, scenario_.policy});
+    const std::int64_t ops = expected_ops(scenario_, candidate_of(scenario_, scenario_.policy));
     if (options_.presets && !is_huge(ops, options_.most_ops)) evaluate_presets();
     scan(tiers_, options_.tolerance);
     const double open = open_bound_;
@@ -299,7 +299,7 @@ class Search {
       if (need && !known && fits(*need, tiers_) && keeps_fixed(candidate, scenario_))
         seeds.push_back({candidate, 0, evaluator_.bound(candidate, input), *need, origin});
     };
-    add({scenario_.micro_batch, scenario_.policy}, "the scenario's policy");
+    add(candidate_of(scenario_, scenario_.policy), "the scenario's policy");
     for (const PresetInfo& preset : presets()) add(as_ours(preset_parameters(preset.name), scenario_), preset.name);
     result_.presets = evaluator_.evaluate(seeds);
     for (const Evaluated& entry : result_.presets) take(entry);
@@ -383,7 +383,8 @@ class Search {
         const PolicyParameters &p = entry.candidate.parameters, &q = other.candidate.parameters;
         return p.keep == q.keep && p.activations == q.activations && (p.first_layers > 0) == (q.first_layers > 0) &&
                p.first_activations == q.first_activations && p.group == q.group &&
-               p.optimizer_place == q.optimizer_place && entry.candidate.micro_batch == other.candidate.micro_batch;
+               p.optimizer_place == q.optimizer_place && entry.candidate.micro_batch == other.candidate.micro_batch &&
+               entry.candidate.chunk_tokens == other.candidate.chunk_tokens;
       });
       if (!alike) starts.push_back(entry);
       if (starts.size() == kStarts) break;

@@ -11,6 +11,7 @@ namespace penstock::sim {
 namespace {
 
 constexpr const char* kMicroBatchKey = "micro_batch";
+constexpr const char* kChunkKey = "chunk_tokens";
 constexpr int kJointTurn = 10;  // Moves::turn: when residency and first layers move, several parameters at once
 constexpr std::int64_t kFewestTokens = 4096;  // of a micro-batch that is tried
 constexpr std::size_t kMostMicroBatches = 4;
@@ -56,6 +57,7 @@ std::vector<TierKind> places(const Scenario& scenario) {
 int compared(const Candidate& a, const Candidate& b) {
   const auto order = [](const auto& x, const auto& y) { return x < y ? -1 : y < x ? 1 : 0; };
   int result = order(a.micro_batch, b.micro_batch);
+  if (result == 0) result = order(a.chunk_tokens, b.chunk_tokens);
   each_parameter([&](const ParameterAbout& about, const auto& member, const auto&) {
     if (result != 0 || (about.counts != nullptr && !about.counts(a.parameters))) return;
     result = order(member(a.parameters), member(b.parameters));
@@ -90,6 +92,7 @@ class Neighbours {
     one_parameter(kJointTurn, kLastTurn);
     other_groupings();
     other_micro_batches();
+    other_chunks();
     std::erase_if(result_, [&](const Candidate& next) { return !keeps_fixed(next, scenario_); });
     return std::move(result_);
   }
@@ -178,6 +181,7 @@ class Neighbours {
     const PolicyParameters& p = from_.parameters;
     for (const int size : divisors(scenario_.sequences)) {
       if (size == from_.micro_batch || size > 4 * from_.micro_batch || 4 * size < from_.micro_batch) continue;
+      if (from_.chunk_tokens > 0) continue;  // of one sequence
       if (size < from_.micro_batch && size * scenario_.sequence_length < kFewestTokens) continue;
       const std::int64_t group = std::int64_t{p.group} * from_.micro_batch;
       const std::int64_t first = std::int64_t{p.first_group} * from_.micro_batch;
@@ -187,6 +191,14 @@ class Neighbours {
       next.parameters.group = static_cast<int>(group / size);
       next.parameters.first_group = static_cast<int>(first / size);
       result_.push_back(std::move(next));
+    }
+  }
+
+  void other_chunks() {
+    for (const std::int64_t tokens : {from_.chunk_tokens / 2, 2 * from_.chunk_tokens}) {
+      if (tokens < kFewestTokens || tokens >= scenario_.sequence_length) continue;
+      result_.push_back(from_);
+      result_.back().chunk_tokens = tokens;
     }
   }
 
@@ -200,10 +212,24 @@ class Neighbours {
 
 bool operator<(const Candidate& a, const Candidate& b) { return compared(a, b) < 0; }
 
+std::vector<std::int64_t> chunks_to_try(const Scenario& scenario) {
+  if (scenario.sequence_length <= kShortSequence) return {};
+  return {16384, 8192};
+}
+
+void set_plan(const Candidate& plan, Scenario& scenario) {
+  scenario.micro_batch = plan.micro_batch;
+  scenario.chunk_tokens = plan.chunk_tokens;
+  scenario.policy = plan.parameters;
+}
+
 SearchSpace default_space(const Scenario& scenario) {
   SearchSpace space;
   const Numerics& numerics = scenario.policy.numerics;
   space.micro_batches = micro_batches(scenario);
+  space.chunk_tokens = {scenario.chunk_tokens};
+  if (!scenario.fixed.contains(kChunkKey))
+    for (const std::int64_t tokens : chunks_to_try(scenario)) space.chunk_tokens.push_back(tokens);
   space.chunkings = {numerics.chunking};
   if (numerics.chunking.mlp_tokens == 0) space.chunkings.push_back({4096, numerics.chunking.loss_tokens});
   space.keeps = {
@@ -230,6 +256,7 @@ SearchSpace default_space(const Scenario& scenario) {
 SearchSpace quick_space(const Scenario& scenario) {
   SearchSpace space = default_space(scenario);
   space.micro_batches = {scenario.micro_batch};
+  space.chunk_tokens = {scenario.chunk_tokens};
   space.chunkings = {scenario.policy.numerics.chunking};
   space.weight_buffers = {2};
   return space;
@@ -266,6 +293,7 @@ std::vector<Grouping> groupings(int micro_batches, int most_groups) {
 
 Candidate with_fixed(Candidate candidate, const Scenario& scenario) {
   if (scenario.fixed.contains(kMicroBatchKey)) candidate.micro_batch = scenario.micro_batch;
+  if (scenario.fixed.contains(kChunkKey)) candidate.chunk_tokens = scenario.chunk_tokens;
   each_parameter([&](const ParameterAbout& about, const auto& member, const auto&) {
     if (is_choice(about) && scenario.fixed.contains(about.key)) member(candidate.parameters) = member(scenario.policy);
   });
@@ -277,7 +305,7 @@ bool keeps_fixed(const Candidate& candidate, const Scenario& scenario) {
 }
 
 std::set<std::string> choice_keys() {
-  std::set<std::string> keys{kMicroBatchKey};
+  std::set<std::string> keys{kMicroBatchKey, kChunkKey};
   each_parameter([&](const ParameterAbout& about, const auto&, const auto&) {
     if (is_choice(about)) keys.insert(about.key);
   });
@@ -285,7 +313,7 @@ std::set<std::string> choice_keys() {
 }
 
 std::set<std::string> rounding_keys() {
-  std::set<std::string> keys{kMicroBatchKey};
+  std::set<std::string> keys{kMicroBatchKey, kChunkKey};
   each_parameter([&](const ParameterAbout& about, const auto&, const auto&) {
     if (about.decides == Decides::order_of_additions) keys.insert(about.key);
   });
@@ -345,17 +373,24 @@ std::vector<Candidate> shapes(const SearchSpace& space, const Scenario& scenario
           firsts([&] { slots(next); });
         }
   };
-  for (const int micro_batch : space.micro_batches) {
-    candidate.micro_batch = micro_batch;
+  const auto micro_batches = [&](auto next) {
+    for (const int micro_batch : space.micro_batches)
+      for (const std::int64_t tokens : space.chunk_tokens) {
+        if (tokens > 0 && (micro_batch > 1 || tokens >= scenario.sequence_length)) continue;
+        candidate.micro_batch = micro_batch;
+        candidate.chunk_tokens = tokens;
+        next(tokens > 0 ? tokens : micro_batch * scenario.sequence_length);
+      }
+  };
+  micro_batches([&](std::int64_t tokens) {
     for (const Chunking& chunking : space.chunkings) {
       p.numerics.chunking = chunking;
-      if (&chunking != &space.chunkings.front() && chunking.mlp_tokens >= micro_batch * scenario.sequence_length)
-        continue;
+      if (&chunking != &space.chunkings.front() && chunking.mlp_tokens >= tokens) continue;
       for (const auto& [keep, every] : space.keeps) {
         p.keep = keep;
         p.checkpoint_every = every;
         if (every > std::max(1, scenario.model.layer_count() - 2)) continue;
-        for (const Grouping& grouping : groupings(scenario.sequences / micro_batch, space.most_groups)) {
+        for (const Grouping& grouping : groupings(scenario.sequences / candidate.micro_batch, space.most_groups)) {
           p.group = grouping.group;
           p.first_group = grouping.first_group;
           for (const auto& [place, time] : space.optimizers) {
@@ -369,7 +404,7 @@ std::vector<Candidate> shapes(const SearchSpace& space, const Scenario& scenario
         }
       }
     }
-  }
+  });
   return result;
 }
 
@@ -378,10 +413,14 @@ std::vector<Candidate> neighbours(const Candidate& candidate, const Scenario& sc
 }
 
 void apply(const Candidate& candidate, const Scenario& scenario, PolicyInput& input) {
-  if (input.micro_batch != candidate.micro_batch && !scenario.machine.gpu.is_host)
-    input.library_bytes =
-        library_workspace_bytes(input.model, scenario.shape(candidate.micro_batch), scenario.run.deterministic);
+  const bool same = input.micro_batch == candidate.micro_batch && input.chunk_tokens == candidate.chunk_tokens;
+  if (!same && !scenario.machine.gpu.is_host) {
+    BatchShape shape = scenario.shape(candidate.micro_batch);
+    shape.chunk_tokens = candidate.chunk_tokens < shape.sequence_length ? candidate.chunk_tokens : 0;
+    input.library_bytes = library_workspace_bytes(input.model, shape, scenario.run.deterministic);
+  }
   input.micro_batch = candidate.micro_batch;
+  input.chunk_tokens = candidate.chunk_tokens;
   input.parameters = candidate.parameters;
 }
 

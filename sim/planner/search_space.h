@@ -1,7 +1,8 @@
-// The planner's space: what it may choose, as lists. Numerics stay as the scenario has them, but for the micro-batch
-// and the token chunks, which change the order of additions and not the mathematics.
+// The planner's space: what it may choose, as lists. Numerics stay as the scenario has them, but for the micro-batch,
+// the chunks of long sequences and the token chunks, which change the order of additions and not the mathematics.
 //
-// What the scenario fixes (Scenario::fixed, by key; "micro_batch" may stand there too) is the same in every candidate.
+// What the scenario fixes (Scenario::fixed, by key; "micro_batch" and "chunk_tokens" may stand there too) is the same in
+// every candidate.
 //
 // A *shape* is a candidate without residency: which layers' weights and states are in HBM and on NVMe is filled in by
 // what the tiers have left (Residency below), since HBM left over is storage too.
@@ -21,7 +22,15 @@ namespace penstock::sim {
 struct Candidate {
   int micro_batch = 1;
   PolicyParameters parameters;
+  std::int64_t chunk_tokens = 0;  // PolicyInput::chunk_tokens
 };
+
+/// What the scenario has.
+inline Candidate candidate_of(const Scenario& scenario, const PolicyParameters& parameters) {
+  return {scenario.micro_batch, parameters, scenario.chunk_tokens};
+}
+/// Puts micro-batch, chunks and policy into the scenario.
+void set_plan(const Candidate& plan, Scenario& scenario);
 
 /// How the micro-batches of a step are grouped.
 struct Grouping {
@@ -50,6 +59,7 @@ inline constexpr std::int64_t kMostMicroBatchTokens = 65536;
 
 struct SearchSpace {
   std::vector<int> micro_batches;
+  std::vector<std::int64_t> chunk_tokens{0};  // tried with micro-batches of one sequence; 0: uncut
   std::vector<Chunking> chunkings;
   std::vector<std::pair<Keep, int>> keeps;  // with checkpoint_every
   /// Only those that keep more than the rest, or elsewhere, are tried. One kind by default: such shapes have low bounds
@@ -65,6 +75,10 @@ struct SearchSpace {
 
 /// What `search` looks through by default for this scenario.
 SearchSpace default_space(const Scenario& scenario);
+
+/// The chunks that are tried of the scenario's sequences: none unless they are longer than kShortSequence.
+std::vector<std::int64_t> chunks_to_try(const Scenario& scenario);
+inline constexpr std::int64_t kShortSequence = 32768;
 
 /// A space for an answer within seconds: the scenario's micro-batch and chunks, rings of one size.
 SearchSpace quick_space(const Scenario& scenario);

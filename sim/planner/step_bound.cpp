@@ -56,12 +56,23 @@ class BoundCounter {
   double template_seconds(int layer, Pass pass, bool writes_output, bool accumulates) {
     return seconds_.get(plan_.kind(layer), plan_.keep(layer), pass, writes_output, accumulates, [&] {
       double seconds = 0;
-      for (const Kernel& kernel :
-           template_kernels(plan_.model, plan_.kind(layer), pass, plan_.batch, plan_.layout(layer), writes_output,
-                            accumulates, gradient_element_bytes()))
+      for (const Kernel& kernel : kernels(layer, pass, writes_output, accumulates))
         seconds += static_cast<double>(kernel.count) * kernel_seconds(machine_.gpu, kernel).sustained;
-      return seconds;
+      return seconds / chunks();
     });
+  }
+
+  double chunks() const { return static_cast<double>(plan_.chunks); }
+  /// Of a micro-batch, or of all chunks of a sequence.
+  std::vector<Kernel> kernels(int layer, Pass pass, bool writes_output, bool accumulates) const {
+    std::vector<Kernel> all;
+    for (int chunk = 0; chunk < plan_.chunks; ++chunk) {
+      const std::vector<Kernel> of_chunk =
+          template_kernels(plan_.model, plan_.kind(layer), pass, plan_.shape(chunk), plan_.layout(layer), writes_output,
+                           accumulates, gradient_element_bytes());
+      all.insert(all.end(), of_chunk.begin(), of_chunk.end());
+    }
+    return all;
   }
 
   struct Seconds {
@@ -75,13 +86,13 @@ class BoundCounter {
       Seconds least;
       for (const bool accumulates : {false, true}) {
         Seconds seconds;
-        for (const Kernel& kernel :
-             template_kernels(plan_.model, plan_.kind(layer), pass, plan_.batch, plan_.layout(layer), writes_output,
-                              accumulates, gradient_element_bytes())) {
+        for (const Kernel& kernel : kernels(layer, pass, writes_output, accumulates)) {
           const KernelSeconds one = kernel_seconds(machine_.gpu, kernel);
           seconds.burst += static_cast<double>(kernel.count) * std::min(one.burst, one.sustained);
           seconds.extra += static_cast<double>(kernel.count) * std::max(0.0, one.sustained - one.burst);
         }
+        seconds.burst /= chunks();
+        seconds.extra /= chunks();
         if (!accumulates || seconds.at(1) < least.at(1)) least = seconds;
       }
       return least;
@@ -201,18 +212,24 @@ class BoundCounter {
   /// What the phases of a group move besides weights, of one micro-batch, and how far it may run ahead.
   struct Travelling {
     double layers_bytes = 0, most_kept = 0, most_input = 0;
+    double kv = 0;  // of a slot for keys and values, of which there are two
     bool inputs_alone = false;
   };
   Travelling travelling() const {
     Travelling found;
     for (const auto& [first, last] : plan_.kept_alike()) {
       if (!travels(first)) continue;
-      const double kept = static_cast<double>(plan_.kept(first));
+      const auto mean = [&](auto bytes_of) {
+        return static_cast<double>(sum_over_sequence(plan_, bytes_of)) / chunks();
+      };
+      const double kept = mean([&](int m) { return plan_.kept(first, m) + plan_.kv_bytes(m); });
       // Of blocks: kept alone.
-      const double input = first == last || plan_.is_checkpoint(first + 1) ? static_cast<double>(plan_.boundary) : 0.0;
+      const double input =
+          first == last || plan_.is_checkpoint(first + 1) ? mean([&](int m) { return plan_.boundary_of(m); }) : 0.0;
       found.layers_bytes += (last - first + 1) * (kept + input);
       found.most_kept = std::max(found.most_kept, kept);
       found.most_input = std::max(found.most_input, input);
+      found.kv = std::max(found.kv, static_cast<double>(plan_.kv_bytes_of_sequence()));
       found.inputs_alone |= kept == 0;
     }
     return found;
@@ -228,7 +245,8 @@ class BoundCounter {
       const double count = static_cast<double>(group.count);
       const double ahead = plan_.parameters.activation_slots + (travelling_.inputs_alone ? count + 1 : 1);
       const double bytes =
-          std::max(0.0, count * travelling_.layers_bytes - ahead * (travelling_.most_kept + travelling_.most_input));
+          std::max(0.0, count * travelling_.layers_bytes - ahead * (travelling_.most_kept + travelling_.most_input) -
+                            2 * travelling_.kv);
       return {std::max({count * forward_.at(share), bytes / down_rate, loads_ / up_rate}),
               std::max(count * backward_.at(share), (bytes + loads_) / up_rate)};
     };

@@ -50,15 +50,22 @@ class Ledger {
   /// Every group makes the same visits; together they see each micro-batch once.
   void count_activations(const Visit& visit) {
     const int layer = visit.layer;
-    const std::int64_t count = plan_.micro_batches;
+    const std::int64_t boundaries = all([&](int m) { return plan_.boundary_of(m); });
+    const auto kept = [&] { return all([&](int m) { return plan_.kept(layer, m); }); };
+    const std::int64_t keys = plan_.attends(visit) ? all([&](int m) { return plan_.kv_bytes(m); }) : 0;
     if (visit.kind == VisitKind::forward) {
-      if (const int next = layer + 1; next < plan_.head && plan_.is_checkpoint(next))
-        leaves(next, count * plan_.boundary);
-      if (layer > 0) leaves(layer, count * plan_.kept(layer));
+      if (const int next = layer + 1; next < plan_.head && plan_.is_checkpoint(next)) leaves(next, boundaries);
+      if (layer > 0) leaves(layer, kept() + (plan_.has_backward(layer) ? keys : 0));
     } else if (plan_.kind(layer) == LayerKind::decoder) {
-      if (plan_.is_checkpoint(layer)) returns(layer, count * plan_.boundary);
-      returns(layer, count * plan_.kept(layer));
+      if (plan_.is_checkpoint(layer)) returns(layer, boundaries);
+      returns(layer, kept() + keys);
     }
+  }
+
+  /// Over the micro-batches of the step.
+  template <typename BytesOf>
+  std::int64_t all(const BytesOf& bytes_of) const {
+    return plan_.micro_batches / plan_.chunks * sum_over_sequence(plan_, bytes_of);
   }
 
   void count_host_sums() {

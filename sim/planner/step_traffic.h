@@ -32,4 +32,12 @@ StepTraffic step_traffic(const Plan& plan);
 std::int64_t finish_bytes(const Plan& plan, int layer);  // read and written by finishing its gradient
 std::int64_t gpu_resident_elements(const Plan& plan, int layer);
 
+/// Over the chunks of a sequence; where none is cut, of one micro-batch.
+template <typename BytesOf>
+std::int64_t sum_over_sequence(const Plan& plan, const BytesOf& bytes_of) {
+  std::int64_t sum = 0;
+  for (int m = 0; m < plan.chunks; ++m) sum += bytes_of(m);
+  return sum;
+}
+
 }  // namespace penstock::sim

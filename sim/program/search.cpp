@@ -46,8 +46,7 @@ struct Found {
 Found examine(const Scenario& searched, const Candidate& plan) {
   const StatusLine status("proving the plan");
   Found found{searched, {}, {}, {}, {}};
-  found.scenario.micro_batch = plan.micro_batch;
-  found.scenario.policy = plan.parameters;
+  set_plan(plan, found.scenario);
   found.schedule = make_schedule(found.scenario.policy_input());
   require_sound(found.schedule, searched.path.string());
   found.memory = memory_on(found.schedule, found.scenario);
@@ -74,12 +73,14 @@ std::string front_text(const Found& found, const std::vector<Evaluated>& front, 
 }
 
 ordered_json evaluated_json(const Found& found, const Evaluated& entry) {
-  return {{"micro_batch", entry.candidate.micro_batch},
-          {"choices", candidate_text(entry.candidate)},
-          {"step_seconds", entry.step_seconds},
-          {"tokens_per_second", tokens_per_second(found, entry.step_seconds)},
-          {"hbm_bytes", entry.arenas.hbm},
-          {"dram_bytes", entry.arenas.dram}};
+  ordered_json result = {{"micro_batch", entry.candidate.micro_batch},
+                         {"choices", candidate_text(entry.candidate)},
+                         {"step_seconds", entry.step_seconds},
+                         {"tokens_per_second", tokens_per_second(found, entry.step_seconds)},
+                         {"hbm_bytes", entry.arenas.hbm},
+                         {"dram_bytes", entry.arenas.dram}};
+  if (entry.candidate.chunk_tokens > 0) result["chunk_tokens"] = entry.candidate.chunk_tokens;
+  return result;
 }
 
 ordered_json search_json(const Found& found, const SearchResult& result, const SearchOptions& options) {

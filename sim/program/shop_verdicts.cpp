@@ -151,8 +151,7 @@ Verdict Judge::verdict(const Asked& asked, const SearchResult& plan) const {
   verdict.plan = candidate_text(best.candidate);
   Scenario scenario = scenario_;
   scenario.machine = machine;
-  scenario.micro_batch = best.candidate.micro_batch;
-  scenario.policy = best.candidate.parameters;
+  set_plan(best.candidate, scenario);
   const Schedule schedule = make_schedule(scenario.policy_input());
   verdict.bill = bill(asked, schedule.tokens_per_step(), best.step_seconds);
   verdict.binding = simulate(schedule, machine, {64, false, false}).bounds.binding;

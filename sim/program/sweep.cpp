@@ -139,8 +139,7 @@ void evaluate(const SweepOptions& options, const std::vector<Axis>& axes, Row& r
       row.problem = fmt::format("does not fit: {}", shortage_text(row.arenas, scenario.machine));
       return;
     }
-    scenario.micro_batch = result.best.front().candidate.micro_batch;
-    scenario.policy = result.best.front().candidate.parameters;
+    set_plan(result.best.front().candidate, scenario);
     row.plan = candidate_text(result.best.front().candidate);
   } else {
     SearchOptions planning;

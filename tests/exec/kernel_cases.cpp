@@ -39,6 +39,10 @@ ModelConfig with_scaling(ModelConfig c) {
   return c;
 }
 BatchShape packed(std::int64_t sequences, std::int64_t length) { return {sequences, length, BatchKind::packed}; }
+BatchShape cut(BatchShape sequence, std::int64_t chunk_tokens) {
+  sequence.chunk_tokens = chunk_tokens;
+  return sequence;
+}
 ModelConfig tied(ModelConfig c) {
   c.tied_embeddings = true;
   return c;
@@ -86,6 +90,30 @@ const std::vector<KernelCase>& kernel_cases() {
        fp32,
        true,
        {70, 3, 90}},
+      {"chunk_odd_sizes_bias", with_bias(config(100, 172, 5, 1, 20, 333)), cut({1, 137}, 50)},
+      {"chunk_behind_tiles", with_qk_norm(config(192, 384, 4, 2, 128, 768)), cut({1, 640}, 256), {96, 64}},
+      {"chunk_of_one_token", with_scaling(config(256, 320, 4, 1, 64, 1000)), cut({1, 201}, 100)},
+      {"chunk_across_documents",
+       with_bias(config(256, 320, 4, 2, 64, 512)),
+       cut(packed(1, 450), 170),
+       {},
+       bf16,
+       false,
+       {50, 1, 170, 64, 113}},
+      {"tiny_chunks", tied(with_bias(config(10, 14, 2, 2, 6, 13))), cut({1, 17}, 5), {4, 3}, fp32, true},
+      {"tiny_chunks_past_a_tile",
+       with_qk_norm(with_scaling(config(6, 10, 3, 1, 4, 11))),
+       cut({1, 141}, 70),
+       {64, 33},
+       fp32,
+       true},
+      {"tiny_chunks_across_documents",
+       with_qk_norm(config(8, 6, 4, 2, 4, 9)),
+       cut(packed(1, 90), 31),
+       {},
+       fp32,
+       true,
+       {40, 3, 25}},
       {"tiny_bf16", tied(with_qk_norm(config(10, 6, 2, 1, 4, 17))), {2, 3}, {4, 5}, bf16, true},
   };
   return all;
@@ -141,19 +169,20 @@ BoundCase::BoundCase(const KernelCase& c, const CaseOp& op) : op_(op), model_(ma
   binding_.model = &model_;
   binding_.kind = op.kind;
   binding_.pass = op.pass;
-  binding_.batch = c.batch;
+  binding_.batch = chunk_of(c.batch, chunk_count(c.batch) - 1);
   binding_.layout = {op.keep, c.chunking, 0};
   binding_.gradient_type = c.gradient_type;
   binding_.accumulates = op.accumulates;
   binding_.loss_scale = 1.0 / static_cast<double>(c.batch.tokens());
   rows_ = case_rows(c);
   trained_tokens_ = static_cast<double>(rows_.trained);
-  const std::map<TemplateOperand, const void*> inputs{{TemplateOperand::tokens, rows_.tokens.data()},
-                                                      {TemplateOperand::labels, rows_.labels.data()},
+  const std::int64_t past = binding_.batch.past;
+  const std::map<TemplateOperand, const void*> inputs{{TemplateOperand::tokens, rows_.tokens.data() + past},
+                                                      {TemplateOperand::labels, rows_.labels.data() + past},
                                                       {TemplateOperand::document_starts, rows_.document_starts.data()},
                                                       {TemplateOperand::trained_tokens, &trained_tokens_}};
   for (const OperandUse& use : operand_uses(op.kind, op.pass)) {
-    if (!use.is_of(c.batch.kind)) continue;
+    if (!use.is_of(c.batch)) continue;
     if (const auto input = inputs.find(use.operand); input != inputs.end()) {
       binding_.set(use.operand, input->second);
       continue;

@@ -23,7 +23,7 @@ namespace penstock::exec {
 struct KernelCase {
   std::string name;
   ModelConfig config;  // one decoder layer
-  BatchShape batch;
+  BatchShape batch;    // where it is cut, the whole sequence: ops are of its last chunk
   Chunking chunking = {};
   ElementType gradient_type = ElementType::fp32;
   bool differentiated = false;               // small enough for central differences in double

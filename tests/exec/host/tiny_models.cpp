@@ -52,12 +52,26 @@ struct LayerActivations {
   Doubles qk_raw, qkv, attention, lse, middle, gate_up;
 };
 
+/// Keys and values of a sequence that is cut, and their gradient, by layer.
+struct ChunkedKeys {
+  std::vector<Doubles> kv, gradient;
+
+  ChunkedKeys(const Model& model, BatchShape sequence) {
+    for (std::size_t layer = 0; sequence.is_cut() && layer < model.layers.size(); ++layer) {
+      kv.push_back(doubles(kv_elements(model, sequence.sequence_length)));
+      gradient.push_back(kv.back());
+    }
+  }
+};
+
 /// A micro-batch in double, from embedding to embedding.
 class DoublePass {
  public:
   DoublePass(const Model& model, BatchShape batch, const Chunking& chunking, const std::vector<Doubles>& weights,
-             const TinyRows& rows)
-      : model_(model),
+             const TinyRows& rows, ChunkedKeys& keys, bool is_last_chunk)
+      : keys_(keys),
+        is_last_chunk_(is_last_chunk),
+        model_(model),
         batch_(batch),
         mlp_rows_(chunking.mlp_tokens > 0 ? std::min(chunking.mlp_tokens, batch.tokens()) : batch.tokens()),
         loss_rows_(chunking.loss_tokens > 0 ? std::min(chunking.loss_tokens, batch.tokens()) : batch.tokens()),
@@ -77,25 +91,22 @@ class DoublePass {
     logits_ = doubles(loss_rows_ * model.config.vocabulary);
   }
 
-  /// Fills the head's gradient of `result`, and its loss.
+  /// Adds to the head's gradient of `result`, and to its loss.
   void run_forward(double loss_scale, WholeRun& result) {
-    for (const Layer& layer : model_.layers)
-      result.gradients.emplace_back(static_cast<std::size_t>(layer.gradient_elements));
     const auto head = static_cast<std::size_t>(model_.head_index());
     boundary_[1] = doubles(batch_.tokens() * model_.config.hidden);
     OpMemory<DoubleStorage> embedding;
-    embedding.set(TemplateOperand::tokens, rows_.tokens.data());
+    embedding.set(TemplateOperand::tokens, rows_.tokens.data() + batch_.past);
     embedding.set(TemplateOperand::weights, weights_[0].data());
     embedding.set(TemplateOperand::output, boundary_[1].data());
     embedding_forward(model_, batch_, embedding);
     for (std::size_t layer = 1; layer < head; ++layer) forward(layer);
     DoubleSink head_sink(result.gradients[head]);
-    result.loss = loss(head_sink, loss_scale);
+    result.loss += loss(head_sink, loss_scale);
   }
 
-  WholeRun run(double loss_scale, bool gate_up_in_chunks) {
-    WholeRun result;
-    run_forward(loss_scale, result);
+  /// Behind run_forward.
+  void run_backward(bool gate_up_in_chunks, WholeRun& result) {
     const auto head = static_cast<std::size_t>(model_.head_index());
     for (std::size_t layer = head - 1; layer >= 1; --layer) {
       DoubleSink sink(result.gradients[layer]);
@@ -111,11 +122,10 @@ class DoublePass {
     }
     DoubleSink sink(result.gradients[0]);
     OpMemory<DoubleStorage> op;
-    op.set(TemplateOperand::tokens, rows_.tokens.data());
+    op.set(TemplateOperand::tokens, rows_.tokens.data() + batch_.past);
     op.set(TemplateOperand::output_gradient, gradient_.data());
     op.gradient = &sink;
     embedding_backward(model_, batch_, op, true);
-    return result;
   }
 
  private:
@@ -139,6 +149,10 @@ class DoublePass {
     op.set(Activation::d_attention, d_attention_.data());
     op.set(Activation::d_qkv, d_qkv_.data());
     op.set(TemplateOperand::document_starts, rows_.document_starts.data());
+    if (!batch_.is_cut()) return op;
+    op.set(TemplateOperand::kv, keys_.kv[layer].data());
+    op.set(TemplateOperand::kv_gradient, keys_.gradient[layer].data());
+    op.adds_keys = !is_last_chunk_;
     return op;
   }
 
@@ -154,7 +168,9 @@ class DoublePass {
     boundary_[layer + 1] = doubles(t * model_.config.hidden);
     OpMemory<DoubleStorage> op = operands(layer);
     op.set(TemplateOperand::output, boundary_[layer + 1].data());
-    decoder_forward(model_, batch_, {}, op);
+    DecoderProducts makes;
+    makes.kv = batch_.is_cut();
+    decoder_forward(model_, batch_, makes, op);
   }
 
   double loss(GradientSink<double>& sink, double loss_scale) {
@@ -164,8 +180,8 @@ class DoublePass {
     op.chunk_rows = loss_rows_;
     op.set(TemplateOperand::weights, weights_[head].data());
     op.set(TemplateOperand::tied_weights, weights_[0].data());
-    op.set(TemplateOperand::tokens, rows_.tokens.data());
-    op.set(TemplateOperand::labels, rows_.labels.data());
+    op.set(TemplateOperand::tokens, rows_.tokens.data() + batch_.past);
+    op.set(TemplateOperand::labels, rows_.labels.data() + batch_.past);
     op.set(TemplateOperand::input, boundary_[head].data());
     op.set(Activation::normed, normed_.data());
     op.set(Activation::logits, logits_.data());
@@ -176,6 +192,8 @@ class DoublePass {
     return head_loss(model_, batch_, op);
   }
 
+  ChunkedKeys& keys_;
+  const bool is_last_chunk_;
   const Model& model_;
   const BatchShape batch_;
   const std::int64_t mlp_rows_, loss_rows_;
@@ -390,16 +408,42 @@ std::vector<std::int32_t> tiny_tokens(const Model& model, BatchShape batch) {
   return tokens;
 }
 
+namespace {
+
+/// A pass for each chunk, all of which have run forward.
+std::vector<std::unique_ptr<DoublePass>> forward_in_double(const Model& model, BatchShape batch,
+                                                           const Chunking& chunking,
+                                                           const std::vector<std::vector<double>>& weights,
+                                                           const TinyRows& rows, double loss_scale, ChunkedKeys& keys,
+                                                           WholeRun& result) {
+  for (const Layer& layer : model.layers)
+    result.gradients.emplace_back(static_cast<std::size_t>(layer.gradient_elements));
+  std::vector<std::unique_ptr<DoublePass>> passes;
+  for (int chunk = 0, chunks = chunk_count(batch); chunk < chunks; ++chunk) {
+    passes.push_back(std::make_unique<DoublePass>(model, chunk_of(batch, chunk), chunking, weights, rows, keys,
+                                                  chunk + 1 == chunks));
+    passes.back()->run_forward(loss_scale, result);
+  }
+  return passes;
+}
+
+}  // namespace
+
 WholeRun run_in_double(const Model& model, BatchShape batch, const Chunking& chunking,
                        const std::vector<std::vector<double>>& weights, const TinyRows& rows, double loss_scale,
                        bool gate_up_in_chunks) {
-  return DoublePass(model, batch, chunking, weights, rows).run(loss_scale, gate_up_in_chunks);
+  WholeRun result;
+  ChunkedKeys keys(model, batch);
+  const auto passes = forward_in_double(model, batch, chunking, weights, rows, loss_scale, keys, result);
+  for (auto pass = passes.rbegin(); pass != passes.rend(); ++pass) (*pass)->run_backward(gate_up_in_chunks, result);
+  return result;
 }
 
 double loss_in_double(const Model& model, BatchShape batch, const Chunking& chunking,
                       const std::vector<std::vector<double>>& weights, const TinyRows& rows) {
   WholeRun result;
-  DoublePass(model, batch, chunking, weights, rows).run_forward(1.0, result);
+  ChunkedKeys keys(model, batch);
+  forward_in_double(model, batch, chunking, weights, rows, 1.0, keys, result);
   return result.loss;
 }
 

@@ -38,7 +38,8 @@ struct WholeRun {
 };
 
 /// Embedding, decoder layers and head through the kernels with DoubleStorage. `gate_up_in_chunks`: backward makes
-/// gate_up again, chunk by chunk.
+/// gate_up again, chunk by chunk. A batch that is cut is one sequence: forward of its chunks from the first to the last,
+/// then backward from the last to the first.
 WholeRun run_in_double(const Model& model, BatchShape batch, const Chunking& chunking,
                        const std::vector<std::vector<double>>& weights, const TinyRows& rows, double loss_scale,
                        bool gate_up_in_chunks);

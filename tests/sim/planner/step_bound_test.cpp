@@ -49,6 +49,40 @@ TEST(StepBound, NeverExceedsTheSimulatedStep) {
   EXPECT_GT(with_nvme, 50);
 }
 
+TEST(StepBound, NeverExceedsTheStepOfSequencesThatAreCut) {
+  std::mt19937 random(9);
+  int simulated = 0;
+  for (int i = 0; i < 120; ++i) {
+    Scenario scenario = test::small_scenario(i % 2 == 0 ? small::llama() : small::qwen2_tied());
+    Machine& machine = scenario.machine;
+    machine.nvme = {1 << 24, 15e6, 12e6, 1e-6};
+    if (i % 3 == 1) machine.link.h2d.bytes_per_second = 2e6;
+    if (i % 3 == 2) machine.gpu.matmul_flops_per_second = machine.gpu.matmul_burst_flops_per_second = 2e8;
+    scenario.micro_batch = 1;
+    scenario.chunk_tokens = test::any_of<std::int64_t>(random, {8, 13, 31});
+    scenario.policy = test::any_parameters(random);
+    const PolicyInput input = scenario.policy_input();
+    ArenaBytes arenas;
+    try {
+      arenas = arena_bytes(input);
+    } catch (const InputError&) {
+      continue;
+    }
+    const Schedule schedule = make_schedule(input);
+    std::int64_t hbm = 0;
+    for (const Buffer& buffer : schedule.buffers)
+      if (schedule.tiers[static_cast<std::size_t>(buffer.tier)].kind == TierKind::hbm)
+        hbm = std::max(hbm, buffer.offset_bytes + buffer.bytes);
+    EXPECT_EQ(arenas.hbm, hbm) << "case " << i;
+    const double step = simulate(schedule, machine, {64, false, false}).step_seconds;
+    const StepBound bound = step_bound(input, machine);
+    EXPECT_LE(bound.seconds(), step * (1 + 1e-9)) << scenario.policy.name << " " << bound.binding() << " case " << i;
+    EXPECT_GT(bound.seconds(), 0.05 * step) << scenario.policy.name << " case " << i;
+    ++simulated;
+  }
+  EXPECT_GT(simulated, 30);
+}
+
 TEST(StepBound, CountsWhatGoesThroughTheDrive) {
   // Of two layers: low bits and moments, 10 B/param, and the gradient's 2, in and out. Their weights too: read in
   // forward and, but for the two slots, not in backward; read and written by the update.

@@ -136,6 +136,29 @@ TEST(StepTraffic, IsThatOfAnySchedule) {
   EXPECT_GT(summed_on_host, 5);
 }
 
+/// Keys and values among them, whatever the last chunk leaves over.
+TEST(StepTraffic, IsThatOfSequencesThatAreCut) {
+  std::mt19937 random(5);
+  int compared = 0;
+  for (int i = 0; i < 150; ++i) {
+    PolicyInput input = small::input(models(i % 3), "penstock");
+    input.parameters = test::any_parameters(random);
+    input.micro_batch = 1;
+    input.sequences = 4;
+    input.chunk_tokens = test::any_of<std::int64_t>(random, {8, 13, 31});
+    if (const auto sets = small::frozen_sets(input.model); random() % 2 == 0)
+      input.model = small::frozen(input.model, sets[random() % sets.size()]);
+    try {
+      arena_bytes(input);
+    } catch (const InputError&) {
+      continue;
+    }
+    expect_equal(input, "case " + std::to_string(i) + " of " + input.parameters.name);
+    ++compared;
+  }
+  EXPECT_GT(compared, 40);
+}
+
 TEST(StepTraffic, TheLeastLoadsAreThoseOfTheGeneratorWhereNothingElseIsInTheRing) {
   for (const int buffers : {1, 2, 3, 5}) {
     PolicyInput input = small::input(small::llama(), "penstock");
