@@ -247,7 +247,7 @@ void bench_attention(Bench& bench, Attention& attention, AttentionSpec s) {
                        static_cast<double>(s.length);
   DeviceMemory library(library_workspace_bytes(m, batch));
   bench.time("attention", shape + " forward", flops, 0, [&] {
-    attention.forward(s, nullptr, qkv.as<std::uint16_t>(), out.as<std::uint16_t>(), lse.as<float>(),
+    attention.forward(s, nullptr, qkv.as<std::uint16_t>(), {}, out.as<std::uint16_t>(), lse.as<float>(),
                       {library.data(), library.bytes()}, bench.stream());
   });
   AttentionBackward t{nullptr,         qkv.as<std::uint16_t>(),       out.as<std::uint16_t>(),
@@ -273,7 +273,7 @@ void bench_attention(Bench& bench, Attention& attention, AttentionSpec s) {
     backward(fmt::format("{:.1f} GiB", static_cast<double>(bytes_of(piece)) / (1 << 30)).c_str(), piece, true);
   }
   bench.time("attention", shape + " forward own", flops, 0, [&] {
-    own_attention_forward(s, nullptr, qkv.as<std::uint16_t>(), out.as<std::uint16_t>(), lse.as<float>(),
+    own_attention_forward(s, nullptr, qkv.as<std::uint16_t>(), {}, out.as<std::uint16_t>(), lse.as<float>(),
                           bench.stream());
   });
   bench.time("attention", shape + " backward own", 2.5 * flops, 0,
@@ -285,7 +285,7 @@ void bench_attention(Bench& bench, Attention& attention, AttentionSpec s) {
     packed.squared_lengths = squared_lengths;
     t.document_starts = starts.as<std::int32_t>();
     bench.time("attention", shape + " packed forward", packed.forward_flops(), 0, [&] {
-      own_attention_forward(s, t.document_starts, qkv.as<std::uint16_t>(), out.as<std::uint16_t>(), lse.as<float>(),
+      own_attention_forward(s, t.document_starts, qkv.as<std::uint16_t>(), {}, out.as<std::uint16_t>(), lse.as<float>(),
                             bench.stream());
     });
     bench.time("attention", shape + " packed backward", 2.5 * packed.forward_flops(), 0,

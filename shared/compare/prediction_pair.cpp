@@ -23,7 +23,7 @@ constexpr const char* kWhich[] = {"first", "second"};
 
 std::string batch_text(const Schedule& schedule) {
   return fmt::format("{} x {} x {} tokens", schedule.micro_batches, schedule.micro_batch.sequences,
-                     schedule.micro_batch.sequence_length);
+                     schedule.shape_of(0).sequence_length);
 }
 
 std::string title_of(const PredictionPair& pair, std::size_t i) {

@@ -67,7 +67,7 @@ std::string report_html(const Schedule& schedule, const Timeline& predicted, con
   ReportPage page(fmt::format("Penstock: {} on {}", measured.scenario, measured.machine),
                   fmt::format("{}, policy {}, micro-batches: {} of {} x {} tokens; schedule {}", schedule.model.name,
                               schedule.policy, schedule.micro_batches, schedule.micro_batch.sequences,
-                              schedule.micro_batch.sequence_length, schedule_hash(schedule)));
+                              schedule.shape_of(0).sequence_length, schedule_hash(schedule)));
   page.tiles({{"predicted step", format_seconds(comparison.step_seconds.predicted)},
               {"measured step", format_seconds(comparison.step_seconds.measured)},
               {"step error", fmt::format("{:.2f} %", comparison.step_error * 100)},

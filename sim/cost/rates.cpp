@@ -105,7 +105,7 @@ KernelSeconds matmul_seconds(const Gpu& gpu, const Kernel& kernel) {
   return nearest_matmul(gpu, kernel);
 }
 
-/// What the kernel for packed rows and for chunks reaches of the library's rate, where nobody has timed it: between a third (head
+/// What the kernel for packed rows, and for chunks that the library does not take, reaches of the library's rate, where nobody has timed it: between a third (head
 /// dimension 128) and a half (64) on an H200 (docs/executor.md, "own" beside cuDNN).
 constexpr double kOwnAttentionShare = 0.4;
 
@@ -124,6 +124,11 @@ double attention_rate(const Gpu& gpu, const Kernel& kernel) {
   const bool forward = kernel.kind == KernelKind::attention_forward;
   return flops_per_second * length /
          (length + (forward ? gpu.attention.half_length : gpu.attention.backward_half_length));
+}
+
+/// Of a chunk: whether the library takes it (shared/model/library_workspace.h), but for the longest ones.
+bool is_for_library(const AttentionSpec& chunk) {
+  return chunk.rows == BatchKind::windows && chunk.length % 64 == 0 && chunk.past % 64 == 0 && chunk.length >= 128;
 }
 
 /// Whether a point tells of the kernel that computes `spec`. A chunk's is the same whatever its rows.
@@ -182,7 +187,7 @@ KernelSeconds between_pasts(const Gpu& gpu, const AttentionSpec& spec, bool back
 KernelSeconds attention_seconds(const Gpu& gpu, const Kernel& kernel, double rate) {
   const bool backward = kernel.kind == KernelKind::attention_backward;
   const AttentionSpec& spec = kernel.attention;
-  const bool packed = spec.rows == BatchKind::packed, is_own = packed || spec.is_chunk;
+  const bool packed = spec.rows == BatchKind::packed, is_own = packed || (spec.is_chunk && !is_for_library(spec));
   if (spec.is_chunk)
     if (const KernelSeconds seconds = between_pasts(gpu, spec, backward); seconds.burst > 0) return seconds;
   const AttentionPoint* nearest = nearest_attention(gpu, spec, spec.is_chunk);

@@ -26,8 +26,9 @@ struct KernelSeconds {
 ///   attention    the table's time of the same shape, else the nearest's with the same head_dim, scaled by FLOPs.
 ///                Without a table FLOPs / (matmul rate x efficiency). Of packed rows by AttentionSpec::tiled_flops, from
 ///                points of packed rows alone: a table without one is an InputError. Without a table at a share of the
-///                rate. Of chunks likewise: linear in the keys before them between points of the same chunk; a table
-///                without chunks tells by whole sequences, at that share.
+///                rate. Of chunks linear in the keys before them between points of the same chunk, else from the nearest
+///                chunk; a table without chunks tells by whole sequences, at that share where the library does not take
+///                the chunk.
 ///   elementwise  the table's time by name, linear in bytes between points and proportional beyond them; else
 ///                bytes / (HBM bandwidth x elementwise_efficiency).
 /// Sustained times are the table's own; without them burst x burst rate / sustained rate for matmuls, else the burst.

@@ -133,6 +133,7 @@ class Remedies {
     else
       preset_places();
     smaller_chunks();
+    shorter_chunks_of_sequences();
     for (int size = scenario_.micro_batch - 1; size >= 1; --size)
       if (scenario_.sequences % size == 0 && attempt("workload.micro_batch", fmt::format("{}", size), kOtherBits,
                                                      [&](Scenario& s) { s.micro_batch = size; }))
@@ -195,6 +196,16 @@ class Remedies {
       attempt_policy("nvme_states", kWrites, [](auto& p) { p.nvme_states = -1; });
       attempt_policy("activations", kWrites, [](auto& p) { p.activations = TierKind::nvme; });
     }
+  }
+
+  void shorter_chunks_of_sequences() {
+    // Under a planned policy they have been tried unless they are given.
+    if (scenario_.micro_batch > 1 || (planned_ && !scenario_.fixed.contains("chunk_tokens"))) return;
+    for (const std::int64_t tokens : chunks_to_try(scenario_))
+      if ((scenario_.chunk_tokens == 0 || tokens < scenario_.chunk_tokens) &&
+          attempt("workload.chunk_tokens", fmt::format("{}", tokens), kOtherBits,
+                  [&](Scenario& s) { s.chunk_tokens = tokens; }))
+        break;
   }
 
   void smaller_chunks() {

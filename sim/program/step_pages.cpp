@@ -22,7 +22,7 @@ ReportPage step_page(const PredictedStep& step) {
   return {fmt::format("Penstock: {} on {}", step.scenario.name, step.scenario.machine.name),
           fmt::format("Predicted. {}, policy {}, micro-batches: {} of {} x {} tokens; schedule {}", schedule.model.name,
                       schedule.policy, schedule.micro_batches, schedule.micro_batch.sequences,
-                      schedule.micro_batch.sequence_length, schedule_hash(schedule))};
+                      schedule.shape_of(0).sequence_length, schedule_hash(schedule))};
 }
 
 void add_summary(ReportPage& page, const PredictedStep& step) {

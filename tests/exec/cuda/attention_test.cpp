@@ -50,7 +50,7 @@ struct Problem {
     for (DeviceMemory* memory : {&context, &lse, &d_qkv}) memory->fill(0xFF);
   }
   void plain_forward() {
-    plain_attention_forward(shape, starts(), qkv.as<std::uint16_t>(), context.as<std::uint16_t>(), lse.as<float>(),
+    plain_attention_forward(shape, starts(), qkv.as<std::uint16_t>(), {}, context.as<std::uint16_t>(), lse.as<float>(),
                             nullptr);
   }
   std::vector<std::uint16_t> context_values() const { return to_host<std::uint16_t>(context, context_size()); }
@@ -98,7 +98,7 @@ TEST_P(AttentionShapes, LibraryAgreesWithPlainKernelsAndRepeatsItsBits) {
   const auto gradient = problem.gradient_values();
   problem.poison();
 
-  attention.forward(shape, problem.starts(), problem.qkv.as<std::uint16_t>(), problem.context.as<std::uint16_t>(),
+  attention.forward(shape, problem.starts(), problem.qkv.as<std::uint16_t>(), {}, problem.context.as<std::uint16_t>(),
                     problem.lse.as<float>(), problem.library(), nullptr);
   const auto first_context = problem.context_values();
   EXPECT_LT(relative_error(first_context, context), 5e-3);  // one rounding to bf16 of context, one of the weights
@@ -130,7 +130,7 @@ TEST_P(AttentionShapes, TilesAgreeWithPlainKernelsAndRepeatTheirBits) {
   std::vector<std::uint16_t> first_context, first_gradient;
   for (int turn = 0; turn < 2; ++turn) {
     problem.poison();
-    tiled_attention_forward(shape, problem.starts(), problem.qkv.as<std::uint16_t>(),
+    tiled_attention_forward(shape, problem.starts(), problem.qkv.as<std::uint16_t>(), {},
                             problem.context.as<std::uint16_t>(), problem.lse.as<float>(), nullptr);
     tiled_attention_backward(shape, problem.tensors(), nullptr);
     if (turn == 0) {
@@ -177,8 +177,8 @@ TEST_F(PackedAttention, TilesAndLibraryAgreeWithPlainKernelsAndRepeatTheirBits) 
       std::vector<std::uint16_t> first_context, first_gradient;
       for (int turn = 0; turn < 2; ++turn) {
         problem.poison();
-        attention.forward(shape, problem.starts(), problem.qkv.as<std::uint16_t>(), problem.context.as<std::uint16_t>(),
-                          problem.lse.as<float>(), problem.library(), nullptr);
+        attention.forward(shape, problem.starts(), problem.qkv.as<std::uint16_t>(), {},
+                          problem.context.as<std::uint16_t>(), problem.lse.as<float>(), problem.library(), nullptr);
         attention.backward(shape, problem.tensors(), {1, 1, 0}, true, problem.library(), nullptr);
         if (turn > 0) continue;
         first_context = problem.context_values();
@@ -198,7 +198,7 @@ TEST_F(PackedAttention, OfOneDocumentIsThatOfTheRow) {
   const AttentionSpec shape{2, 777, 4, 2, 128};
   Problem whole(shape, 256), packed(shape, 256, {777});
   for (Problem* problem : {&whole, &packed}) {
-    tiled_attention_forward(shape, problem->starts(), problem->qkv.as<std::uint16_t>(),
+    tiled_attention_forward(shape, problem->starts(), problem->qkv.as<std::uint16_t>(), {},
                             problem->context.as<std::uint16_t>(), problem->lse.as<float>(), nullptr);
     tiled_attention_backward(shape, problem->tensors(), nullptr);
   }
@@ -214,12 +214,124 @@ TEST_F(PackedAttention, OfADocumentIsItsOwn) {
   document.qkv =
       to_device(std::vector<std::uint16_t>(qkv.begin() + 128 * shape.columns(), qkv.begin() + 328 * shape.columns()));
   for (Problem* problem : {&row, &document})
-    tiled_attention_forward(problem->shape, problem->starts(), problem->qkv.as<std::uint16_t>(),
+    tiled_attention_forward(problem->shape, problem->starts(), problem->qkv.as<std::uint16_t>(), {},
                             problem->context.as<std::uint16_t>(), problem->lse.as<float>(), nullptr);
   const auto context = row.context_values();
   const std::vector<std::uint16_t> part(context.begin() + 128 * shape.context_columns(),
                                         context.begin() + 328 * shape.context_columns());
   EXPECT_LT(relative_error(document.context_values(), part), 1e-6);
+}
+
+/// A sequence in chunks, with room for what its chunks hand on. Queries, contexts and gradients are those of `whole`.
+struct CutProblem {
+  Problem& whole;
+  BatchShape sequence;
+  DeviceMemory kv, kv_gradient;
+  std::vector<DeviceMemory> lse;
+
+  CutProblem(Problem& problem, std::int64_t chunk_tokens)
+      : whole(problem), sequence{1, problem.shape.length}, kv_gradient(4 * values()) {
+    if (!problem.document_starts.empty()) sequence.kind = BatchKind::packed;
+    sequence.chunk_tokens = chunk_tokens;
+    const AttentionSpec& s = problem.shape;
+    const auto qkv = to_host<std::uint16_t>(problem.qkv, s.tokens() * s.columns());
+    std::vector<std::uint16_t> keys;
+    for (std::int64_t token = 0; token < s.length; ++token)
+      keys.insert(keys.end(), qkv.begin() + token * s.columns() + s.context_columns(),
+                  qkv.begin() + (token + 1) * s.columns());
+    kv = to_device(keys);
+    kv_gradient.fill(0xFF);
+    for (int chunk = 0; chunk < chunk_count(sequence); ++chunk) lse.emplace_back(4 * s.heads * shape(chunk).length);
+  }
+  std::int64_t values() const { return whole.shape.tokens() * 2 * whole.shape.kv_heads * whole.shape.head_dim; }
+  BatchShape batch(int chunk) const { return chunk_of(sequence, chunk); }
+  AttentionSpec shape(int chunk) const { return attention_spec(model_of(whole.shape).config, batch(chunk)); }
+  ChunkKeys keys(int chunk) const {
+    return {kv.as<std::uint16_t>(), kv_gradient.as<float>(), chunk + 1 < chunk_count(sequence)};
+  }
+  const std::uint16_t* queries(int chunk) const {
+    return whole.qkv.as<std::uint16_t>() + batch(chunk).past * whole.shape.columns();
+  }
+  std::uint16_t* context(int chunk) const {
+    return whole.context.as<std::uint16_t>() + batch(chunk).past * whole.shape.context_columns();
+  }
+  AttentionBackward tensors(int chunk) const {
+    const std::int64_t past = batch(chunk).past, columns = whole.shape.context_columns();
+    return {whole.starts(),
+            queries(chunk),
+            context(chunk),
+            lse[static_cast<std::size_t>(chunk)].as<float>(),
+            whole.d_context.as<std::uint16_t>() + past * columns,
+            whole.d_qkv.as<std::uint16_t>() + past * whole.shape.columns(),
+            keys(chunk)};
+  }
+  /// Chunks forward from the first on, and backward from the last on.
+  template <typename Forward, typename Backward>
+  void run(const Forward& forward, const Backward& backward) {
+    for (int c = 0; c < chunk_count(sequence); ++c)
+      forward(shape(c), whole.starts(), queries(c), keys(c), context(c), lse[static_cast<std::size_t>(c)].as<float>());
+    for (int c = chunk_count(sequence) - 1; c >= 0; --c) backward(shape(c), tensors(c), batch(c));
+  }
+};
+
+using ChunkAttention = GpuTest;
+
+/// Plain kernels, tiles and whatever the library takes, against the uncut sequence: chunks that do not divide the
+/// length, that are no multiple of a tile, one token beyond a chunk, chunks for the library, documents across them.
+TEST_F(ChunkAttention, IsThatOfTheUncutSequenceAndRepeatsItsBits) {
+  struct Cut {
+    AttentionSpec shape;
+    std::int64_t chunk;
+    std::vector<int> documents;
+  };
+  const Cut cuts[] = {{{1, 300, 4, 2, 64}, 128, {}},         {{1, 257, 7, 1, 128}, 64, {}},
+                      {{1, 513, 4, 2, 128}, 100, {}},        {{1, 1024, 14, 2, 128}, 256, {}},
+                      {{1, 1152, 8, 4, 64}, 512, {}},        {{1, 191, 3, 3, 40}, 63, {}},
+                      {{1, 100, 3, 1, 20}, 33, {}},          {{1, 700, 4, 2, 64}, 150, {50, 1, 270, 64, 13}},
+                      {{1, 640, 7, 1, 128}, 128, {500, 129}}};
+  for (const Cut& cut : cuts) {
+    Problem problem(cut.shape, 256, cut.documents);
+    problem.plain_forward();
+    const auto context = problem.context_values();
+    plain_attention_backward(cut.shape, problem.tensors(), nullptr);
+    const auto gradient = problem.gradient_values();
+    CutProblem chunks(problem, cut.chunk);
+    BatchShape sequence = chunks.sequence;
+    DeviceMemory workspace(library_workspace_bytes(model_of(cut.shape), sequence));
+    const LibraryWorkspace library{workspace.data(), workspace.bytes()};
+    Attention attention;
+    for (const char* who : {"plain", "tiles", "library"}) {
+      const std::string name = who;
+      if (name == "tiles" && !attention_tiles(cut.shape)) continue;
+      std::vector<std::uint16_t> first_context, first_gradient;
+      for (int turn = 0; turn < 2; ++turn) {
+        problem.poison();
+        chunks.run(
+            [&](const AttentionSpec& shape, const std::int32_t* starts, const std::uint16_t* qkv, const ChunkKeys& keys,
+                std::uint16_t* to, float* lse) {
+              if (name == "library") return attention.forward(shape, starts, qkv, keys, to, lse, library, nullptr);
+              const auto run = name == "plain" ? plain_attention_forward : tiled_attention_forward;
+              run(shape, starts, qkv, keys, to, lse, nullptr);
+            },
+            [&](const AttentionSpec& shape, const AttentionBackward& tensors, const BatchShape& batch) {
+              if (name == "library")
+                return attention.backward(shape, tensors, attention_backward_piece(model_of(cut.shape), batch), true,
+                                          library, nullptr);
+              const auto run = name == "plain" ? plain_attention_backward : tiled_attention_backward;
+              run(shape, tensors, nullptr);
+            });
+        const std::string where = name + ", " + std::to_string(cut.shape.length) + " by " + std::to_string(cut.chunk);
+        EXPECT_LT(relative_error(problem.context_values(), context), 5e-3) << where;
+        EXPECT_LT(relative_error(problem.gradient_values(), gradient), 1e-2) << where;
+        if (turn == 0) {
+          first_context = problem.context_values();
+          first_gradient = problem.gradient_values();
+        }
+        EXPECT_EQ(problem.context_values(), first_context) << where;
+        EXPECT_EQ(problem.gradient_values(), first_gradient) << where;
+      }
+    }
+  }
 }
 
 using PlainAttention = GpuTest;

@@ -70,7 +70,8 @@ std::vector<std::uint16_t> layer_weights(const Model& model, int index) {
 /// Results of one op on one side, as values.
 struct Result {
   std::vector<std::uint16_t> output, input_gradient, kept, recomputed;
-  std::vector<float> gradient;
+  std::vector<std::uint16_t> kv;  // of chunks
+  std::vector<float> gradient, kv_gradient;
   double loss = 0;
 
   bool operator==(const Result&) const = default;
@@ -95,12 +96,13 @@ class OpUnderTest {
     binding_.model = &model_;
     binding_.kind = kind;
     binding_.pass = pass;
-    binding_.batch = c.batch;
+    binding_.batch = chunk_of(c.batch, chunk_count(c.batch) - 1);
     binding_.layout = {keep, c.chunking, 0};
     binding_.gradient_type = c.gradient_type;
     binding_.loss_scale = 1.0 / static_cast<double>(c.batch.tokens());
+    const BatchShape batch = binding_.batch;
     const int index = kind == LayerKind::embedding ? 0 : kind == LayerKind::decoder ? 1 : 2;
-    elements_ = c.batch.tokens() * c.config.hidden;
+    elements_ = batch.tokens() * c.config.hidden;
     weights = layer_weights(model_, index);
     tied_weights = layer_weights(model_, 0);
     input = random_bf16("input", elements_, 0, 1);
@@ -109,8 +111,9 @@ class OpUnderTest {
     tokens = rows_.tokens;
     trained_tokens_ = static_cast<double>(rows_.trained);
     for (std::int32_t& id : tokens) id %= static_cast<std::int32_t>(1 + c.config.vocabulary / 2);  // some more often
-    kept.resize(static_cast<std::size_t>(kept_region(model_, kind, c.batch, binding_.layout).bytes / 2));
-    recomputed.resize(static_cast<std::size_t>(recomputed_region(model_, kind, c.batch, binding_.layout).bytes / 2));
+    kept.resize(static_cast<std::size_t>(kept_region(model_, kind, batch, binding_.layout).bytes / 2));
+    recomputed.resize(static_cast<std::size_t>(recomputed_region(model_, kind, batch, binding_.layout).bytes / 2));
+    if (batch.is_cut()) kv = random_bf16("kv", kv_elements(model_, batch.past + batch.tokens()), 0, 1);
     gradient_elements_ = model_.layers.at(static_cast<std::size_t>(index)).gradient_elements;
   }
 
@@ -133,6 +136,9 @@ class OpUnderTest {
          reinterpret_cast<std::byte*>(result.kept.data()), reinterpret_cast<std::byte*>(result.recomputed.data()),
          workspace.data(), output_gradient.data(), result.input_gradient.data(), gradient.data(), &result.loss);
     bind_packed(b, rows_.labels.data(), rows_.document_starts.data(), &trained_tokens_);
+    result.kv = kv;
+    result.kv_gradient.resize(kv.size());
+    bind_chunk(b, result.kv.data(), result.kv_gradient.data());
     run_template_host(b);
     result.gradient = widened(gradient, b.gradient_type);
     return result;
@@ -165,6 +171,9 @@ class OpUnderTest {
     const DeviceMemory d_labels = to_device(rows_.labels), d_starts = to_device(rows_.document_starts);
     const DeviceMemory d_trained = to_device(std::vector<double>{trained_tokens_});
     bind_packed(b, d_labels.as<std::int32_t>(), d_starts.as<std::int32_t>(), d_trained.as<double>());
+    DeviceMemory d_kv = to_device(kv), d_kv_gradient(static_cast<std::int64_t>(4 * kv.size()));
+    bind_chunk(b, d_kv.as<std::uint16_t>(), d_kv_gradient.as<float>());
+    if (d_kv_gradient.bytes() > 0) d_kv_gradient.fill(0xFF);
     for (int run = 0; run < runs; ++run) {
       b.accumulates = run > 0;
       templates.run(b, nullptr);
@@ -172,6 +181,8 @@ class OpUnderTest {
     synchronize_device();
     Result result;
     result.kept = to_host<std::uint16_t>(d_kept, static_cast<std::int64_t>(kept.size()));
+    result.kv = to_host<std::uint16_t>(d_kv, static_cast<std::int64_t>(kv.size()));
+    result.kv_gradient = to_host<float>(d_kv_gradient, static_cast<std::int64_t>(kv.size()));
     result.recomputed = to_host<std::uint16_t>(d_recomputed, static_cast<std::int64_t>(recomputed.size()));
     if (b.get<TemplateOperand::output>()) result.output.resize(static_cast<std::size_t>(elements_));
     read(result.output,
@@ -183,7 +194,7 @@ class OpUnderTest {
     return result;
   }
 
-  std::vector<std::uint16_t> weights, tied_weights, input, output_gradient, kept, recomputed;
+  std::vector<std::uint16_t> weights, tied_weights, input, output_gradient, kept, recomputed, kv;
   std::vector<std::int32_t> tokens;
   bool block_recompute = false;
 
@@ -209,6 +220,13 @@ class OpUnderTest {
     if (!embedding && has_gradient()) b.set(TemplateOperand::input_gradient, d_in);
     if (has_gradient()) b.set(TemplateOperand::gradient, gradient);
     if (head) b.set(TemplateOperand::loss, loss);
+  }
+
+  /// Tokens and labels of chunks begin with their own; `tokens` and rows_ have as many as the whole sequence.
+  void bind_chunk(TemplateBinding& b, const std::uint16_t* keys, const float* gradient) const {
+    if (!b.batch.is_cut() || b.kind != LayerKind::decoder) return;
+    b.set(TemplateOperand::kv, keys);
+    if (b.pass == Pass::backward) b.set(TemplateOperand::kv_gradient, gradient);
   }
 
   void bind_packed(TemplateBinding& b, const std::int32_t* labels, const std::int32_t* starts,
@@ -274,6 +292,9 @@ TEST_P(CudaTemplatesTest, DecoderForwardMatchesHost) {
   expect_region_close(kept_region(op.model(), LayerKind::decoder, op.binding().batch, op.binding().layout), gpu.kept,
                       host.kept);
   EXPECT_EQ(op.gpu(templates).kept, gpu.kept);
+  if (!op.kv.empty()) {
+    EXPECT_LT(relative_error(gpu.kv, host.kv), kActivationTolerance);
+  }
   EXPECT_EQ(op.gpu(templates, true).output, gpu.output);
 }
 
@@ -290,6 +311,7 @@ TEST_P(CudaTemplatesTest, RecomputeGivesTheBitsOfForward) {
     EXPECT_EQ(kept.output, reference.output);
     OpUnderTest recompute(GetParam(), LayerKind::decoder, Pass::recompute, keep);
     recompute.kept = kept.kept;
+    recompute.kv = kept.kv;
     recompute.block_recompute = true;
     const Result again = recompute.gpu(templates);
     EXPECT_EQ(again.output, reference.output);
@@ -309,9 +331,15 @@ TEST_P(CudaTemplatesTest, RecomputeGivesTheBitsOfForward) {
 TEST_P(CudaTemplatesTest, DecoderBackwardMatchesHost) {
   CudaTemplates templates;
   OpUnderTest op(GetParam(), LayerKind::decoder, Pass::backward);
-  op.kept = OpUnderTest(GetParam(), LayerKind::decoder, Pass::forward).host().kept;
+  const Result made = OpUnderTest(GetParam(), LayerKind::decoder, Pass::forward).host();
+  op.kept = made.kept;
+  op.kv = made.kv;
   const Result host = op.host(), gpu = op.gpu(templates);
   EXPECT_LT(relative_error(gpu.input_gradient, host.input_gradient), kGradientTolerance);
+  if (!op.kv.empty()) {
+    EXPECT_LT(relative_error(gpu.kv_gradient, host.kv_gradient), kGradientTolerance);
+    EXPECT_EQ(op.gpu(templates).kv_gradient, gpu.kv_gradient);
+  }
   expect_gradients_close(op, gpu, host);
   const Result in_place = op.gpu(templates, true);
   EXPECT_EQ(in_place.input_gradient, gpu.input_gradient);
@@ -326,10 +354,13 @@ TEST_P(CudaTemplatesTest, DecoderBackwardMatchesHost) {
 TEST_P(CudaTemplatesTest, BackwardDoesNotDependOnWhatWasKept) {
   CudaTemplates templates;
   OpUnderTest whole(GetParam(), LayerKind::decoder, Pass::backward);
-  whole.kept = OpUnderTest(GetParam(), LayerKind::decoder, Pass::forward).gpu(templates).kept;
+  const Result made = OpUnderTest(GetParam(), LayerKind::decoder, Pass::forward).gpu(templates);
+  whole.kept = made.kept;
+  whole.kv = made.kv;
   const Result reference = whole.gpu(templates);
   OpUnderTest recompute(GetParam(), LayerKind::decoder, Pass::recompute, Keep::input);
   OpUnderTest op(GetParam(), LayerKind::decoder, Pass::backward, Keep::input);
+  recompute.kv = op.kv = made.kv;
   op.recomputed = recompute.gpu(templates).recomputed;
   const Result result = op.gpu(templates);
   EXPECT_EQ(result.input_gradient, reference.input_gradient);

@@ -137,7 +137,7 @@ TEST(Attention, IsCausalAndNormalised) {
   const Model model = make_model(attention_config(1, 1, 2));
   const Doubles qkv = {1, 1, 2, 0, 10, 20, 0, 0, 5, 5, 30, 60};  // q, k, v of two tokens
   Doubles context(4), lse(2);
-  attention_forward<DoubleStorage>(attention_spec(model.config, {1, 2}), nullptr, qkv.data(), context.data(),
+  attention_forward<DoubleStorage>(attention_spec(model.config, {1, 2}), nullptr, qkv.data(), {}, context.data(),
                                    lse.data());
   EXPECT_NEAR(context[0], 10, 1e-13);
   EXPECT_NEAR(context[1], 20, 1e-13);
@@ -156,7 +156,7 @@ TEST(Attention, GroupsOfQueriesShareAHead) {
   for (std::int64_t sequence = 0; sequence < 2; ++sequence)
     for (std::int64_t i = 0; i < 4; ++i)
       qkv[static_cast<std::size_t>(sequence * columns + 12 + i)] = static_cast<double>(10 * sequence + i);
-  attention_forward<DoubleStorage>(attention_spec(model.config, {2, 1}), nullptr, qkv.data(), context.data(),
+  attention_forward<DoubleStorage>(attention_spec(model.config, {2, 1}), nullptr, qkv.data(), {}, context.data(),
                                    lse.data());
   EXPECT_EQ(context, (Doubles{0, 1, 0, 1, 2, 3, 2, 3, 10, 11, 10, 11, 12, 13, 12, 13}));
 }
@@ -168,7 +168,8 @@ TEST(Attention, LargeScoresDoNotOverflow) {
   for (const float value : {1000.0f, 0.0f, 1000.0f, 0.0f, 1.0f, 2.0f, 1000.0f, 0.0f, 1.0f, 0.0f, 3.0f, 4.0f})
     qkv.push_back(round_to_bf16(value));
   std::vector<float> lse(2);
-  attention_forward<Bf16Storage>(attention_spec(model.config, {1, 2}), nullptr, qkv.data(), context.data(), lse.data());
+  attention_forward<Bf16Storage>(attention_spec(model.config, {1, 2}), nullptr, qkv.data(), {}, context.data(),
+                                 lse.data());
   EXPECT_EQ(widen_bf16(context[2]), 1.0f);  // the second query sees the first key alone
   EXPECT_EQ(widen_bf16(context[3]), 2.0f);
   EXPECT_NEAR(lse[1], 1e6 / std::sqrt(2.0), 0.1);

@@ -302,6 +302,41 @@ TEST(Attention, GoesByHeadDimensionLengthAndWhetherItIsDeterministic) {
   EXPECT_DOUBLE_EQ(burst(gpu, kernel), 0.8);
 }
 
+/// `length` queries behind `past` keys; 8 heads of 64.
+Kernel chunk_attention(std::int64_t length, std::int64_t past) {
+  Kernel kernel = attention(KernelKind::attention_forward, 1, length);
+  kernel.id = KernelId::chunk_attention;
+  kernel.attention.is_chunk = true;
+  kernel.attention.past = past;
+  kernel.flops = kernel.attention.forward_flops();
+  return kernel;
+}
+
+// The second chunk of 300: 300^2 + 2 x 300 x 300 in the place of the square. Half a tile more behind each query.
+TEST(ChunkAttention, GrowsWithThePast) {
+  EXPECT_DOUBLE_EQ(chunk_attention(300, 300).flops, 2.0 * 8 * 64 * 270'000);
+  const double tiles = 2.0 * 8 * 64 * 300 * 64;
+  EXPECT_DOUBLE_EQ(burst(plain_gpu(), chunk_attention(300, 300)), (2.0 * 8 * 64 * 270'000 + tiles) / 0.2e9);
+  // What the library takes runs at its rate.
+  EXPECT_DOUBLE_EQ(burst(plain_gpu(), chunk_attention(320, 640)), 2.0 * 8 * 64 * 512'000 / 0.5e9);
+}
+
+TEST(ChunkAttention, LiesBetweenThePointsOfItsChunk) {
+  Gpu gpu = plain_gpu();
+  AttentionPoint first{1, 320, 8, 2, 64, 1.0, 3.0}, last = first;
+  first.past = 0;
+  last.past = 640;
+  last.forward_seconds = 5.0;
+  gpu.attentions = {{1, 320, 8, 2, 64, 100.0, 300.0}, first, last};
+  EXPECT_DOUBLE_EQ(burst(gpu, chunk_attention(320, 160)), 2.0);
+  EXPECT_DOUBLE_EQ(burst(gpu, chunk_attention(320, 640)), 5.0);
+  // Beyond them by FLOPs: 320 x (320 + 2 x 960) against 320 x (320 + 2 x 640).
+  EXPECT_DOUBLE_EQ(burst(gpu, chunk_attention(320, 960)), 5.0 * 2240 / 1600);
+  // Chunks that nobody timed go by whole sequences.
+  gpu.attentions = {{1, 320, 8, 2, 64, 1.0, 3.0}};
+  EXPECT_DOUBLE_EQ(burst(gpu, chunk_attention(320, 320)), 3.0);
+}
+
 /// Rows of 1000 whose documents' squared lengths add up to 100,000: a tenth of the square.
 Kernel packed_attention(KernelKind kind, std::int64_t sequences) {
   Kernel kernel = attention(kind, sequences, 1000);
