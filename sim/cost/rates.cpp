@@ -10,6 +10,7 @@
 #include "shared/error.h"
 #include "shared/ir/host_pass_names.h"
 #include "shared/machine/attention_point.h"
+#include "shared/model/library_workspace.h"
 
 namespace penstock::sim {
 namespace {
@@ -126,9 +127,11 @@ double attention_rate(const Gpu& gpu, const Kernel& kernel) {
          (length + (forward ? gpu.attention.half_length : gpu.attention.backward_half_length));
 }
 
-/// Of a chunk: whether the library takes it (shared/model/library_workspace.h), but for the longest ones.
-bool is_for_library(const AttentionSpec& chunk) {
-  return chunk.rows == BatchKind::windows && chunk.length % 64 == 0 && chunk.past % 64 == 0 && chunk.length >= 128;
+/// Of a chunk: whether the library takes it (shared/model/library_workspace.h).
+bool is_for_library(const AttentionSpec& chunk, bool ordered_backward) {
+  const bool has_room = !ordered_backward || 2 * chunk.group() * chunk.length * chunk.length < kAttentionWorkspaceBudget;
+  return chunk.rows == BatchKind::windows && chunk.length % 64 == 0 && chunk.past % 64 == 0 && chunk.length >= 128 &&
+         has_room;
 }
 
 /// Whether a point tells of the kernel that computes `spec`. A chunk's is the same whatever its rows.
@@ -187,7 +190,7 @@ KernelSeconds between_pasts(const Gpu& gpu, const AttentionSpec& spec, bool back
 KernelSeconds attention_seconds(const Gpu& gpu, const Kernel& kernel, double rate) {
   const bool backward = kernel.kind == KernelKind::attention_backward;
   const AttentionSpec& spec = kernel.attention;
-  const bool packed = spec.rows == BatchKind::packed, is_own = packed || (spec.is_chunk && !is_for_library(spec));
+  const bool packed = spec.rows == BatchKind::packed, is_own = packed || (spec.is_chunk && !is_for_library(spec, backward && gpu.deterministic));
   if (spec.is_chunk)
     if (const KernelSeconds seconds = between_pasts(gpu, spec, backward); seconds.burst > 0) return seconds;
   const AttentionPoint* nearest = nearest_attention(gpu, spec, spec.is_chunk);

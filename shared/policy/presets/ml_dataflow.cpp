@@ -7,7 +7,7 @@
 //
 // What its planner chooses from the memory that it is given is for the scenario to say: weight_buffers (its device
 // blocks), gradient_slots (its gradient blocks), and in keep_layers what each layer leaves and which of the last layers
-// stay on the GPU. Not modelled: chunks of one sequence that is longer than a chunk are one micro-batch here.
+// stay on the GPU. A sequence that is longer than a chunk is one micro-batch here unless the scenario has chunk_tokens.
 #include "shared/policy/presets/preset.h"
 
 namespace penstock {
