@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "shared/error.h"
-#include "shared/ir/check_passes.h"
+#include "shared/ir/check_parts.h"
 #include "shared/ir/operands.h"
 
 namespace penstock::exec {
