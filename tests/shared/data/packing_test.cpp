@@ -81,6 +81,14 @@ TEST(Packing, PutsEachIntoTheFullestRowThatHasRoom) {
                                                                    {400, 401, 402, 403, 404, 0, 0, 0, 0, 0}}));
 }
 
+// Places 6, 6 and 6: three rows, each with 4 places behind its document.
+TEST(Packing, CountsWhatIsFreeInEachOfTheRowsThatAreAlike) {
+  const Packed packed(numbered({7, 7, 7}, LongDocument::refuse), 10);
+  EXPECT_EQ(packed.packing.report().rows, 3);
+  EXPECT_DOUBLE_EQ(packed.packing.report().squared_lengths, 36 + 16);
+  EXPECT_DOUBLE_EQ(squared_lengths(packed.step(1, 3), 10), 36 + 16);
+}
+
 TEST(Packing, LabelsAreTheNextTokensThatAreTrainedOn) {
   const Packed packed({{{10, 11, 12, 13}, {false, false, true, true}}, {{20, 21, 22}, {false, true, false}}}, 7);
   const PackedRows rows = packed.step(1, 1);

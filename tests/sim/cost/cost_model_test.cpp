@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
 #include "shared/error.h"
 #include "sim/cost/bounds.h"
 #include "sim/cost/rates.h"
@@ -307,6 +309,17 @@ TEST(MachineCapacities, MeasuredSharingIsLinearInThreads) {
 }
 
 // --- bounds
+
+// 1.5 s more for 5 s of kernels that slow down; the 5 s that only move bytes are no part of the mix.
+TEST(MachineCapacities, TheSustainedSlowdownIsThatOfWhatSlowsDown) {
+  std::vector<OpCost> costs(3);
+  costs[0].fluid_seconds = 2, costs[0].sustained_extra_seconds = 1;
+  costs[1].fluid_seconds = 3, costs[1].sustained_extra_seconds = 0.5;
+  costs[2].fluid_seconds = 5;
+  EXPECT_DOUBLE_EQ(sustained_slowdown(costs), 0.3);
+  costs.erase(costs.begin(), costs.begin() + 2);
+  EXPECT_EQ(sustained_slowdown(costs), 0);
+}
 
 // Uploads: (0.5 + 10) + (0.5 + 5) = 16 on the lane; their 150 bytes need 15 of the link; adam 520 on its lane.
 TEST(Bounds, AreTheBusiestLaneOrResource) {

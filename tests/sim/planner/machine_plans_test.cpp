@@ -69,6 +69,22 @@ TEST(MachinePlans, OneThatTheLargerPlanDoesNotFitIsSearchedItself) {
   EXPECT_TRUE(!both.plans[0].best.empty() || both.plans[0].shortage.arenas.dram > 0);
 }
 
+TEST(MachinePlans, OneWhoseDriveIsTooSmallForTheLargerPlanIsSearchedItself) {
+  PlanningTask large = task("large", "a", 0.13), small = task("small", "a", 0.13);
+  for (PlanningTask* one : {&large, &small}) {
+    one->machine.gpu.hbm_bytes = (64 << 20) + 1'300'000;
+    one->machine.nvme = {1 << 24, 15e6, 12e6, 1e-6};
+  }
+  const std::int64_t needed = plans({large}, 1).plans[0].best.at(0).arenas.nvme;
+  ASSERT_GT(needed, 0);
+  small.machine.nvme.bytes = needed - 1;
+  const Planned both = plans({large, small}, 1);  // of equal DRAM the first is searched first
+  EXPECT_TRUE(both.searched.contains("small"));
+  if (!both.plans[1].best.empty()) {
+    EXPECT_LT(both.plans[1].best[0].arenas.nvme, needed);
+  }
+}
+
 TEST(MachinePlans, AreTheSameWhateverTheNumberOfThreads) {
   std::vector<PlanningTask> tasks;
   for (const char* kind : {"a", "b", "c"})
