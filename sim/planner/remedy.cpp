@@ -132,6 +132,7 @@ class Remedies {
       left_to_the_planner();
     else
       preset_places();
+    larger_drive();
     smaller_chunks();
     shorter_chunks_of_sequences();
     for (int size = scenario_.micro_batch - 1; size >= 1; --size)
@@ -247,29 +248,36 @@ class Remedies {
 
   void other_machine() {
     if (machine_is_there_) return;
-    const auto larger = [&](const char* key, std::int64_t now, auto set) {
-      const auto with = [&](std::int64_t bytes) {
-        Scenario changed = scenario_;
-        set(changed.machine, bytes);
-        return changed;
-      };
-      if (!fitting(with(kMostBytes))) return;
-      std::int64_t low = now / kCapacityStep, high = kMostBytes / kCapacityStep;  // high fits
-      while (high - low > std::max<std::int64_t>(1, high / 128)) {
-        const std::int64_t middle = (low + high) / 2;
-        (fitting(with(middle * kCapacityStep)) ? high : low) = middle;
-      }
-      const std::int64_t bytes = high * kCapacityStep;
-      trials_.push_back({{key, fmt::format("\"{} GiB\"", high),
-                          fmt::format("{} more than there are", format_bytes(static_cast<double>(bytes - now)))},
-                         with(bytes)});
-    };
-    larger("machine.dram", scenario_.machine.dram_bytes, [](Machine& m, std::int64_t bytes) { m.dram_bytes = bytes; });
-    larger("machine.hbm", scenario_.machine.gpu.hbm_bytes,
+    larger("machine.dram", scenario_.machine.dram_bytes, "",
+           [](Machine& m, std::int64_t bytes) { m.dram_bytes = bytes; });
+    larger("machine.hbm", scenario_.machine.gpu.hbm_bytes, "",
            [](Machine& m, std::int64_t bytes) { m.gpu.hbm_bytes = bytes; });
-    if (planned_ && scenario_.machine.nvme.read_bytes_per_second > 0)
-      larger("machine.nvme", scenario_.machine.nvme.bytes,
-             [](Machine& m, std::int64_t bytes) { m.nvme.bytes = bytes; });
+  }
+
+  /// Most machines have a drive, whether anybody spoke of it or not: it comes before other numerics.
+  void larger_drive() {
+    if (machine_is_there_ || !planned_ || scenario_.machine.nvme.read_bytes_per_second <= 0) return;
+    larger("machine.nvme", scenario_.machine.nvme.bytes, "states on a drive, which is written in every step",
+           [](Machine& m, std::int64_t bytes) { m.nvme.bytes = bytes; });
+  }
+
+  /// The least capacity with which it fits; `cost` empty: how much more that is.
+  template <typename Set>
+  void larger(const char* key, std::int64_t now, const std::string& cost, Set set) {
+    const auto with = [&](std::int64_t bytes) {
+      Scenario changed = scenario_;
+      set(changed.machine, bytes);
+      return changed;
+    };
+    if (!fitting(with(kMostBytes))) return;
+    std::int64_t low = now / kCapacityStep, high = kMostBytes / kCapacityStep;  // high fits
+    while (high - low > std::max<std::int64_t>(1, high / 128)) {
+      const std::int64_t middle = (low + high) / 2;
+      (fitting(with(middle * kCapacityStep)) ? high : low) = middle;
+    }
+    const std::int64_t bytes = high * kCapacityStep;
+    const std::string more = fmt::format("{} more than there are", format_bytes(static_cast<double>(bytes - now)));
+    trials_.push_back({{key, fmt::format("\"{} GiB\"", high), cost.empty() ? more : cost}, with(bytes)});
   }
 
   // --- class 4
