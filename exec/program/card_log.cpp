@@ -57,10 +57,12 @@ ordered_json spread_json(const Spread& spread) {
 
 std::string link_text(const CardSummary& s) {
   if (s.link_lanes <= 0) return "";
-  std::string text = fmt::format("            link PCIe {} x{}", s.link_generation, s.link_lanes);
-  if (s.link_generation < s.most_generation)
-    text += fmt::format(" (card and slot can do generation {})", s.most_generation);
-  text += "\n";
+  std::string text = fmt::format("            link PCIe {} x{}\n", s.link_generation, s.link_lanes);
+  if (s.link_generation > 0 && s.link_generation < s.most_generation)  // not even at work
+    text += fmt::format(
+        "            card and slot can do generation {}: copies take up to {} times as long. The firmware's settings may "
+        "hold it down, or a riser that does not carry more\n",
+        s.most_generation, 1 << (s.most_generation - s.link_generation));
   if (s.lacks_lanes())
     text += fmt::format(
         "            the link has {} of {} lanes: copies take up to {:.2g} times as long. The slot may be wired for fewer "

@@ -92,6 +92,13 @@ TEST(CardSummary, AWholeLinkIsNotCalledOutAndNothingKnownIsNothingSaid) {
   EXPECT_FALSE(summarize({CardState()}).lacks_lanes());
 }
 
+TEST(CardSummary, ALinkThatStaysSlowAtWorkIsCalledOut) {
+  const std::string text = card_text(summarize({state(300, 30, kIdle, 1), state(1800, 450, 0, 2)}));
+  EXPECT_MENTIONS(text, "link PCIe 2 x8\n");
+  EXPECT_MENTIONS(text, "card and slot can do generation 4: copies take up to 4 times as long");
+  EXPECT_EQ(card_text(summarize({state(1800, 450, 0, 4)})).find("can do generation"), std::string::npos);
+}
+
 class CountingSensor : public CardSensor {
  public:
   CardState read() override {
