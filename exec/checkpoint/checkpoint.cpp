@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <stdexcept>
 #include <utility>
 #include <vector>
 
 #include "exec/checkpoint/checkpoint_names.h"
 #include "exec/checkpoint/safetensors.h"
+#include "exec/checkpoint/state_updates.h"
 #include "exec/numerics/bf16.h"
 #include "shared/error.h"
 #include "shared/files.h"
@@ -25,18 +27,15 @@ std::string stored_name(StatePart part, const ParameterTensor& tensor) {
   return std::string(kParts[static_cast<int>(part)]) + tensor.name;
 }
 
-template <typename Body>
-void for_each_tensor(const Model& model, const Body& body) {
-  for (const Layer& layer : model.layers)
-    for (const ParameterTensor& tensor : layer.tensors) body(layer, tensor);
-}
+/// In the order of the files: by layers as state_updates has them.
+using Order = std::vector<int>;
 
 /// What stands in the file of weights.
-std::vector<TensorEntry> weight_entries(const Model& model) {
+std::vector<TensorEntry> weight_entries(const Model& model, const Order& order) {
   std::vector<TensorEntry> entries;
-  for_each_tensor(model, [&](const Layer&, const ParameterTensor& tensor) {
-    entries.push_back({tensor.name, StoredType::bf16, stored_shape(tensor)});
-  });
+  for (const int layer : order)
+    for (const ParameterTensor& tensor : model.layers[static_cast<std::size_t>(layer)].tensors)
+      entries.push_back({tensor.name, StoredType::bf16, stored_shape(tensor)});
   return entries;
 }
 
@@ -45,23 +44,26 @@ std::vector<StatePart> state_parts(bool has_master) {
   return {StatePart::moment_m, StatePart::moment_v};
 }
 
-/// The states of those that train: a frozen tensor is its weights.
-template <typename Body>
-void for_each_trained_tensor(const Model& model, const Body& body) {
-  for_each_tensor(model, [&](const Layer& layer, const ParameterTensor& tensor) {
-    if (layer.trains) body(layer, tensor);
-  });
+/// What stands in the file of the optimizer's states: those of what trains. A frozen tensor is its weights.
+std::vector<TensorEntry> state_entries(const Model& model, const Order& order, bool has_master, StoredType moments) {
+  std::vector<TensorEntry> entries;
+  for (const int index : order) {
+    const Layer& layer = model.layers[static_cast<std::size_t>(index)];
+    if (!layer.trains) continue;
+    for (const StatePart part : state_parts(has_master))
+      for (const ParameterTensor& tensor : layer.tensors) {
+        const StoredType type = part == StatePart::master ? StoredType::f32 : moments;
+        entries.push_back({stored_name(part, tensor), type, stored_shape(tensor)});
+      }
+  }
+  return entries;
 }
 
-/// What stands in the file of the optimizer's states.
-std::vector<TensorEntry> state_entries(const Model& model, bool has_master, StoredType moments) {
-  std::vector<TensorEntry> entries;
-  for (const StatePart part : state_parts(has_master))
-    for_each_trained_tensor(model, [&](const Layer&, const ParameterTensor& tensor) {
-      const StoredType type = part == StatePart::master ? StoredType::f32 : moments;
-      entries.push_back({stored_name(part, tensor), type, stored_shape(tensor)});
-    });
-  return entries;
+/// Any order will do where names are asked for.
+Order in_model_order(const Model& model) {
+  Order order(static_cast<std::size_t>(model.layer_count()));
+  std::iota(order.begin(), order.end(), 0);
+  return order;
 }
 
 /// A bad state never takes the place of a good one.
@@ -73,10 +75,9 @@ std::vector<TensorEntry> state_entries(const Model& model, bool has_master, Stor
                   name, element_text(tensor, index), value));
 }
 
-FileIdentity write_weights(const fs::path& path, const Model& model, const StateReader& states, FileCalls& calls) {
-  SafetensorsWriter writer(path, weight_entries(model), calls);
+void write_weights(SafetensorsWriter& writer, const Layer& layer, const StateReader& states) {
   std::vector<std::uint16_t> values;
-  for_each_tensor(model, [&](const Layer& layer, const ParameterTensor& tensor) {
+  for (const ParameterTensor& tensor : layer.tensors)
     for (std::int64_t first = 0; first < tensor.elements(); first += kPiece) {
       values.resize(static_cast<std::size_t>(std::min(kPiece, tensor.elements() - first)));
       states.read_weights(layer.index, tensor.offset + first, values);
@@ -84,8 +85,6 @@ FileIdentity write_weights(const fs::path& path, const Model& model, const State
         refuse_state(tensor.name, tensor, first + static_cast<std::int64_t>(at), widen_bf16(values[at]));
       writer.append(std::as_bytes(std::span(values)));
     }
-  });
-  return writer.close();
 }
 
 StoredType stored_moments(const Numerics& numerics) {
@@ -93,14 +92,12 @@ StoredType stored_moments(const Numerics& numerics) {
 }
 bool has_master(const Numerics& numerics) { return numerics.states != StateFormat::bf16; }
 
-FileIdentity write_states(const fs::path& path, const Numerics& numerics, const Model& model, const StateReader& states,
-                          FileCalls& calls) {
+void write_states(SafetensorsWriter& writer, const Layer& layer, const Numerics& numerics, const StateReader& states) {
   const StoredType moments = stored_moments(numerics);
-  SafetensorsWriter writer(path, state_entries(model, has_master(numerics), moments), calls);
   std::vector<float> values;
   std::vector<std::uint16_t> halves;
   for (const StatePart part : state_parts(has_master(numerics)))
-    for_each_trained_tensor(model, [&](const Layer& layer, const ParameterTensor& tensor) {
+    for (const ParameterTensor& tensor : layer.tensors)
       for (std::int64_t first = 0; first < tensor.elements(); first += kPiece) {
         values.resize(static_cast<std::size_t>(std::min(kPiece, tensor.elements() - first)));
         states.read_layer(layer.index, part, tensor.offset + first, values);
@@ -114,36 +111,48 @@ FileIdentity write_states(const fs::path& path, const Numerics& numerics, const 
         std::transform(values.begin(), values.end(), halves.begin(), round_to_bf16);  // exact: they were bf16
         writer.append(std::as_bytes(std::span(halves)));
       }
-    });
-  return writer.close();
 }
 
 void write_files(const fs::path& folder, const CheckpointInfo& info, const std::string& replaces,
-                 const Schedule& schedule, const Model& model, const StateReader& states, FileCalls& calls) {
-  const std::vector<std::int64_t> bytes = checkpoint_file_bytes(schedule.numerics, model);
+                 const Schedule& schedule, const Model& model, const StateReader& states, FileCalls& calls,
+                 const std::function<void(int layer)>& has_read) {
+  const std::vector<std::int64_t> bytes = checkpoint_file_bytes(schedule, model);
+  const Numerics& numerics = schedule.numerics;
   CheckpointRecord record{
       info.step, info.description, replaces, {{kWeightsFile, {bytes[0], 0}}, {kStatesFile, {bytes[1], 0}}}};
   // As long now as it will be: what a disk that is full in the end would lack is there.
   OutputFile run(folder / kRecordFile, calls);
   run.write(record_text(record));
-  record.files[kWeightsFile] = write_weights(folder / kWeightsFile, model, states, calls);
-  record.files[kStatesFile] = write_states(folder / kStatesFile, schedule.numerics, model, states, calls);
+  const Order order = state_updates(schedule, model).order;
+  SafetensorsWriter weights(folder / kWeightsFile, weight_entries(model, order), calls);
+  SafetensorsWriter optimizer(folder / kStatesFile,
+                              state_entries(model, order, has_master(numerics), stored_moments(numerics)), calls);
+  for (const int index : order) {
+    const Layer& layer = model.layers[static_cast<std::size_t>(index)];
+    write_weights(weights, layer, states);
+    if (layer.trains) write_states(optimizer, layer, numerics, states);
+    if (has_read) has_read(index);
+  }
+  record.files[kWeightsFile] = weights.close();
+  record.files[kStatesFile] = optimizer.close();
   run.write_at(0, record_text(record));
   run.commit();
 }
 
 }  // namespace
 
-std::vector<std::int64_t> checkpoint_file_bytes(const Numerics& numerics, const Model& model) {
-  return {safetensors_bytes(weight_entries(model)),
-          safetensors_bytes(state_entries(model, has_master(numerics), stored_moments(numerics)))};
+std::vector<std::int64_t> checkpoint_file_bytes(const Schedule& schedule, const Model& model) {
+  const Order order = state_updates(schedule, model).order;
+  const Numerics& numerics = schedule.numerics;
+  return {safetensors_bytes(weight_entries(model, order)),
+          safetensors_bytes(state_entries(model, order, has_master(numerics), stored_moments(numerics)))};
 }
 
 void save_checkpoint(SaveTarget& target, const CheckpointInfo& info, const Schedule& schedule, const Model& model,
-                     const StateReader& states) {
+                     const StateReader& states, const std::function<void(int layer)>& has_read) {
   const fs::path partial = target.begin();
   try {
-    write_files(partial, info, target.replaces(), schedule, model, states, target.calls());
+    write_files(partial, info, target.replaces(), schedule, model, states, target.calls(), has_read);
   } catch (const std::exception& error) {
     target.abandon();
     throw std::runtime_error(fmt::format("{}: not saved: {}", target.names().folder.string(), error.what()));
@@ -170,8 +179,9 @@ Checkpoint::Checkpoint(const fs::path& folder)
 
 void Checkpoint::verify(const Model& model) const {
   const bool half = record_.description.find("moments")->value == "\"bf16\"";
-  weights_.require_exactly(weight_entries(model));
-  states_.require_exactly(state_entries(model, has_master_, half ? StoredType::bf16 : StoredType::f32));
+  const Order order = in_model_order(model);
+  weights_.require_exactly(weight_entries(model, order));
+  states_.require_exactly(state_entries(model, order, has_master_, half ? StoredType::bf16 : StoredType::f32));
   weights_.verify();
   states_.verify();
 }

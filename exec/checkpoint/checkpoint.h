@@ -2,12 +2,14 @@
 //   model.safetensors      bf16 weights under Hugging Face's names: what any other program can load
 //   optimizer.safetensors  "master.NAME" (fp32), "moment_m.NAME", "moment_v.NAME" (fp32 or bf16)
 //   run.json               what they are of, and that they belong together (checkpoint_record.h)
+// Within the files tensors lie layer by layer, in the order in which the run's steps update them (state_updates.h).
 // Whole or not at all: save_target.h says how. A run that resumes gives the bits of one that was never interrupted
 // (random numbers are functions of seed and step, so those two are their whole state).
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -26,13 +28,13 @@ struct CheckpointInfo {
 };
 
 /// Of model.safetensors and optimizer.safetensors, for SaveTarget::require_room.
-std::vector<std::int64_t> checkpoint_file_bytes(const Numerics& numerics, const Model& model);
+std::vector<std::int64_t> checkpoint_file_bytes(const Schedule& schedule, const Model& model);
 
 /// Throws std::runtime_error: with the system's reason, or with tensor and index of a value that is not finite, since a
 /// bad state never takes a good one's place. An older checkpoint then stays as it was; a new one that is whole is kept
-/// beside it.
+/// beside it. `has_read`: called for each layer, in state_updates' order, once its states have been read for good.
 void save_checkpoint(SaveTarget& target, const CheckpointInfo& info, const Schedule& schedule, const Model& model,
-                     const StateReader& states);
+                     const StateReader& states, const std::function<void(int layer)>& has_read = {});
 
 /// Files that were opened together and belong together; another run may save to their folder meanwhile.
 class Checkpoint : public StateSource {

@@ -12,6 +12,7 @@
 #include <string>
 #include <thread>
 
+#include "exec/checkpoint/state_updates.h"
 #include "exec/numerics/bf16.h"
 #include "exec/optimizer/planes.h"
 #include "shared/error.h"
@@ -156,13 +157,7 @@ void load_states(const Schedule& schedule, const Model& model, const TierMemorie
 }
 
 const Access& StateReader::place(TensorKind tensor, int layer) const {
-  const Access* found = nullptr;
-  for (const Access& access : schedule_.initial) {
-    if (access.value.tensor != tensor || access.value.layer != layer) continue;
-    const Buffer& buffer = schedule_.buffers[static_cast<std::size_t>(access.buffer)];
-    if (found == nullptr || schedule_.tiers[static_cast<std::size_t>(buffer.tier)].kind != TierKind::hbm)
-      found = &access;
-  }
+  const Access* found = state_place(schedule_, tensor, layer);
   if (found == nullptr) throw InputError(fmt::format("schedule: no initial place holds a state of layer {}", layer));
   return *found;
 }

@@ -1,30 +1,69 @@
 #include "exec/program/run_saves_report.h"
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <utility>
 
 #include "exec/checkpoint/checkpoint.h"
+#include "exec/checkpoint/state_updates.h"
 #include "exec/runtime/limits.h"
+#include "shared/error.h"
+#include "shared/timeline/timeline.h"
+#include "sim/simulate.h"
 
 namespace penstock::exec {
 
 using nlohmann::ordered_json;
 
-std::string prepare_saves(RunSetup& setup, const std::vector<std::int64_t>& arenas) {
+namespace {
+
+/// By layer: from the beginning of a steady step to when its states are first written; none where nothing can be
+/// predicted.
+std::vector<double> predicted_update_seconds(const RunSetup& setup) {
+  const Schedule& schedule = setup.schedule;
+  const StateUpdates updates = state_updates(schedule, setup.scenario.model);
+  try {
+    const Timeline timeline = sim::simulate(schedule, setup.scenario.machine).timeline;
+    const int boundary = last_backward_op(schedule);
+    std::map<int, double> begins;                 // by step: where the one before ended
+    std::map<int, std::map<int, double>> starts;  // by step and op
+    for (const OpTime& time : timeline.ops) {
+      if (time.op == boundary) begins[time.step + 1] = time.end;
+      starts[time.step][time.op] = time.start;
+    }
+    const auto begin =
+        std::find_if(begins.begin(), begins.end(), [&](const auto& entry) { return starts.contains(entry.first); });
+    if (begin == begins.end()) return {};
+    const auto& [step, begin_seconds] = *begin;
+    std::vector<double> seconds;
+    for (const int op : updates.first_op) seconds.push_back(op < 0 ? 0 : starts[step][op] - begin_seconds);
+    return seconds;
+  } catch (const InputError&) {
+    return {};
+  }
+}
+
+}  // namespace
+
+std::string prepare_saves(RunSetup& setup, Training& training) {
   RunSaves& saves = *setup.save;
   const std::int64_t steps = setup.scenario.run.steps;
   if (saves.steps_to_save(setup.steps_before, steps) >= steps) return "";  // at the end alone
-  const std::int64_t taken = host_arena_bytes(setup.schedule, arenas, setup.backend->is_host());
+  const std::int64_t taken = host_arena_bytes(setup.schedule, training.arenas(), setup.backend->is_host());
   // What is counted, and what there is: other programs may have taken memory since.
   const std::int64_t room =
       std::min(setup.host_bytes - taken - setup.beside.total(taken), read_memory_limits().usable_bytes());
-  saves.set_aside(setup.schedule, setup.scenario.model, room);
-  const std::vector<std::int64_t> files = checkpoint_file_bytes(setup.schedule.numerics, setup.scenario.model);
-  const std::int64_t bytes = std::reduce(files.begin(), files.end());
-  // A copy is read from DRAM and written to it.
-  return saves.expectation(bytes, setup.scenario.machine.cpu.dram_bytes_per_second / 2,
-                           saves.write_rate(setup.steps_before, steps, bytes));
+  saves.set_aside(training, room);
+  const std::vector<std::int64_t> files = checkpoint_file_bytes(setup.schedule, setup.scenario.model);
+  RunSaves::Expected expected;
+  expected.file_bytes = std::reduce(files.begin(), files.end());
+  expected.copy_rate = setup.scenario.machine.cpu.dram_bytes_per_second / 2;  // a copy is read and written
+  expected.write_rate = saves.write_rate(setup.steps_before, steps, expected.file_bytes);
+  if (saves.gates() != nullptr) expected.update_seconds = predicted_update_seconds(setup);
+  saves.expect(std::move(expected));
+  return saves.expectation();
 }
 
 ordered_json saves_json(const RunSaves& saves) {
@@ -32,8 +71,9 @@ ordered_json saves_json(const RunSaves& saves) {
   for (const SaveTimes& times : saves.times())
     json.push_back({{"step", times.step},
                     {"bytes", times.bytes},
-                    {"beside_training", times.beside_training},
+                    {"copied", times.copied},
                     {"stall_seconds", times.stall_seconds},
+                    {"expected_stall_seconds", saves.expected_stall()},
                     {"waited_seconds", times.waited_seconds},
                     {"write_seconds", times.write_seconds}});
   return json;

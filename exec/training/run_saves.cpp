@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <latch>
 #include <numeric>
 #include <stdexcept>
 #include <utility>
@@ -29,7 +30,7 @@ std::string expected_text(double bytes, double rate) {
 }  // namespace
 
 RunSaves::RunSaves(const std::filesystem::path& folder, const CheckpointOptions& options)
-    : folder_(folder), every_(options.every) {
+    : folder_(folder), every_(options.every), copies_(options.copy) {
   if (every_ > 0)
     series_ = std::make_unique<CheckpointSeries>(folder, options.keep);
   else
@@ -48,14 +49,20 @@ std::int64_t RunSaves::steps_to_save(std::int64_t step, std::int64_t left) const
   return every_ == 0 ? left : std::min(left, every_ - step % every_);
 }
 
-void RunSaves::set_aside(const Schedule& schedule, const Model& model, std::int64_t room_bytes) {
+void RunSaves::set_aside(Training& training, std::int64_t room_bytes) {
+  const Schedule& schedule = training.schedule();
+  const Model& model = training.model();
   snapshot_bytes_ = snapshot_bytes(schedule);
-  if (every_ == 0 || snapshot_bytes_ > room_bytes) return;
-  try {
-    snapshot_ = std::make_unique<StateSnapshot>(schedule, model);
-  } catch (const DoesNotFit&) {
-    snapshot_.reset();  // the system has less than it said: then training waits for the disk
-  }
+  if (every_ == 0) return;
+  if (copies_ && snapshot_bytes_ <= room_bytes) try {
+      snapshot_ = std::make_unique<StateSnapshot>(schedule, model);
+      return;
+    } catch (const DoesNotFit&) {  // the system has less than it said
+    }
+  updates_ = state_updates(schedule, model);
+  gates_ = std::make_unique<UpdateGates>(model.layer_count());
+  for (const Layer& layer : model.layers) layer_elements_.push_back(layer.state_elements);
+  training.gate_updates(updates_);
 }
 
 double RunSaves::write_rate(std::int64_t step, std::int64_t steps, std::int64_t file_bytes) const {
@@ -80,59 +87,96 @@ double RunSaves::write_rate(std::int64_t step, std::int64_t steps, std::int64_t 
   }
 }
 
-std::string RunSaves::expectation(std::int64_t file_bytes, double copy_rate, double write_rate) const {
-  const auto files = static_cast<double>(file_bytes), copy = static_cast<double>(snapshot_bytes_);
-  const std::string size = format_bytes(files), written = expected_text(files, write_rate);
+double RunSaves::expected_stall() const {
+  if (snapshot_) return expected_.copy_rate > 0 ? static_cast<double>(snapshot_bytes_) / expected_.copy_rate : 0;
+  if (expected_.write_rate <= 0 || !gates_) return 0;
+  const auto elements = static_cast<double>(std::reduce(layer_elements_.begin(), layer_elements_.end()));
+  double written = 0, before_training = 0, late = 0;  // seconds
+  for (std::size_t i = 0; i < updates_.order.size(); ++i) {
+    const auto layer = static_cast<std::size_t>(updates_.order[i]);
+    written += static_cast<double>(expected_.file_bytes) / expected_.write_rate *
+               static_cast<double>(layer_elements_[layer]) / elements;
+    if (i < static_cast<std::size_t>(updates_.on_gpu))
+      before_training = written;
+    else if (updates_.first_op[layer] >= 0 && layer < expected_.update_seconds.size())
+      late = std::max(late, written - before_training - expected_.update_seconds[layer]);
+  }
+  return before_training + late;
+}
+
+std::string RunSaves::expectation() const {
+  const auto files = static_cast<double>(expected_.file_bytes), copy = static_cast<double>(snapshot_bytes_);
+  const std::string size = format_bytes(files), written = expected_text(files, expected_.write_rate);
   if (snapshot_)
     return fmt::format(
         "saves every {} steps: training waits while {} are copied into memory set aside{}, then {} are written beside "
         "it{}\n",
-        every_, format_bytes(copy), expected_text(copy, copy_rate), size, written);
+        every_, format_bytes(copy), expected_text(copy, expected_.copy_rate), size, written);
+  const std::string why = copies_ ? fmt::format("memory has no room for a copy of the states, {}", format_bytes(copy))
+                                  : "[checkpoint] copy is false";
+  const std::string on_gpu = updates_.on_gpu > 0
+                                 ? fmt::format(", of {} of {} layers before it goes on, for they are on the GPU",
+                                               updates_.on_gpu, updates_.order.size())
+                                 : "";
+  const std::string stall = expected_.write_rate > 0 && !expected_.update_seconds.empty()
+                                ? fmt::format("; training waits for about {}", format_seconds(expected_stall()))
+                                : "";
   return fmt::format(
-      "saves every {} steps: training waits while {} are written{}; memory has no room for a copy of the states, {}\n",
-      every_, size, written, format_bytes(copy));
+      "saves every {} steps: {} are written beside training{}, each layer before its next update{}{}; {}\n", every_,
+      size, written, on_gpu, stall, why);
 }
 
-std::filesystem::path RunSaves::write(const CheckpointInfo& info, const Training& training, const StateReader& states) {
+std::filesystem::path RunSaves::write(const CheckpointInfo& info, const Training& training, const StateReader& states,
+                                      const std::function<void(int layer)>& has_read) {
+  const Schedule& schedule = training.schedule();
   if (target_) {
-    save_checkpoint(*target_, info, training.schedule(), training.model(), states);
+    save_checkpoint(*target_, info, schedule, training.model(), states, has_read);
     return folder_;
   }
-  save_checkpoint(*series_->target(info.step), info, training.schedule(), training.model(), states);
+  save_checkpoint(*series_->target(info.step), info, schedule, training.model(), states, has_read);
   series_->remove_old(info.step);
   return series_->folder_of(info.step);
 }
 
 void RunSaves::begin(const Training& training, const RunDescription& description) {
   if (begun_) throw std::logic_error("RunSaves::begin: the one before was not finished");
-  const std::vector<std::int64_t> bytes = checkpoint_file_bytes(training.schedule().numerics, training.model());
+  const std::vector<std::int64_t> bytes = checkpoint_file_bytes(training.schedule(), training.model());
   Begun& begun = begun_.emplace();
   begun.times = {training.steps_done(), std::reduce(bytes.begin(), bytes.end()), snapshot_ != nullptr};
   begun.times.waited_seconds = std::exchange(waited_seconds_, 0);
-  const CheckpointInfo info{training.steps_done(), description};
   const Clock::time_point start = Clock::now();
-  const auto write_all = [this, &begun, info, &training](const StateReader& states) noexcept {
-    const Clock::time_point begin = Clock::now();
-    try {
-      begun.folder = write(info, training, states);
-    } catch (...) {
-      begun.error = std::current_exception();
-    }
-    begun.times.write_seconds = seconds_since(begin);
-  };
-  if (snapshot_) {
-    try {
+  if (snapshot_) try {
       snapshot_->take(training.memories(), read_memory_limits().cores);
     } catch (...) {
       begun_.reset();
       throw;
     }
-    begun.times.stall_seconds = begun.times.waited_seconds + seconds_since(start);
-    writer_ = std::jthread([this, write_all] { write_all(snapshot_->states()); });
-  } else {
-    write_all(training.states());
-    begun.times.stall_seconds = seconds_since(start);
-  }
+  begin_writing({training.steps_done(), description}, training,
+                snapshot_ ? snapshot_->states() : training.states());
+  begun.times.stall_seconds = begun.times.waited_seconds + seconds_since(start);
+}
+
+/// Returns once training may go on.
+void RunSaves::begin_writing(const CheckpointInfo& info, const Training& training, const StateReader& states) {
+  if (gates_) gates_->close();
+  const auto on_gpu = std::make_shared<std::latch>(gates_ ? updates_.on_gpu : 0);
+  writer_ = std::jthread([this, &begun = *begun_, info, &training, states, on_gpu] {
+    const Clock::time_point begin = Clock::now();
+    int left = gates_ ? updates_.on_gpu : 0;  // of the layers on the GPU, which are the first ones
+    try {
+      begun.folder = write(info, training, states, [&](int layer) {
+        if (!gates_) return;
+        gates_->open(layer);
+        if (left > 0) on_gpu->count_down(), --left;
+      });
+    } catch (...) {
+      begun.error = std::current_exception();
+    }
+    if (gates_) gates_->open_all();
+    on_gpu->count_down(left);
+    begun.times.write_seconds = seconds_since(begin);
+  });
+  on_gpu->wait();
 }
 
 std::optional<std::int64_t> RunSaves::being_written() const {
@@ -144,7 +188,8 @@ std::optional<std::filesystem::path> RunSaves::finish() {
   const Clock::time_point start = Clock::now();
   if (writer_.joinable()) writer_.join();
   waited_seconds_ = seconds_since(start);
-  const Begun begun = *std::exchange(begun_, std::nullopt);
+  Begun begun = *std::exchange(begun_, std::nullopt);
+  if (gates_) begun.times.stall_seconds += gates_->waited_seconds();
   if (begun.error) std::rethrow_exception(begun.error);
   saved_ = begun.times.step;
   times_.push_back(begun.times);
@@ -154,7 +199,7 @@ std::optional<std::filesystem::path> RunSaves::finish() {
 std::optional<std::filesystem::path> RunSaves::save(const Training& training, const RunDescription& description) {
   const std::int64_t step = training.steps_done();
   if (saved_ == step) return std::nullopt;
-  const std::filesystem::path folder = write({step, description}, training, training.states());
+  const std::filesystem::path folder = write({step, description}, training, training.states(), {});
   saved_ = step;
   return folder;
 }

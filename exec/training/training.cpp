@@ -66,6 +66,14 @@ void Training::load(const StateSource& source, std::int64_t steps_done) {
   steps_done_ = steps_done;
 }
 
+void Training::gate_updates(const StateUpdates& updates) {
+  const int ops = static_cast<int>(program_.ops.size());
+  program_.gates = model_.layer_count();
+  for (BoundOp& op : program_.ops)
+    for (const int layer : updates.layers[static_cast<std::size_t>(op.op->id)])
+      op.predecessors.push_back({ops + layer, 0, false});
+}
+
 ExecutorResult Training::run(const TrainingOptions& options) {
   if (options.tokens == nullptr) throw std::logic_error("a run needs tokens");
   if (options.tokens->rows() != schedule_.micro_batch.kind)

@@ -11,6 +11,7 @@
 #include <memory>
 #include <vector>
 
+#include "exec/checkpoint/state_updates.h"
 #include "exec/checkpoint/states.h"
 #include "exec/data/tokens.h"
 #include "exec/memory/memory.h"
@@ -39,6 +40,10 @@ class Training {
   /// `steps_done`: optimizer steps behind the states (a resume), 0 for fresh ones.
   void load(const StateSource& source, std::int64_t steps_done = 0);
   ExecutorResult run(const TrainingOptions& options);
+
+  /// From now on what writes a layer's states (`updates`: of the schedule) waits for the gate of that layer among
+  /// ExecutorOptions::gates.
+  void gate_updates(const StateUpdates& updates);
 
   const Schedule& schedule() const { return schedule_; }
   const Model& model() const { return model_; }

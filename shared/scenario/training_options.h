@@ -64,6 +64,7 @@ struct RateOptions {
 struct CheckpointOptions {
   std::int64_t every = 0;        // steps; 0: only at the end
   int keep = 2;                  // the newest ones
+  bool copy = true;              // of the states, in memory, if there is room: training does not wait for the disk then
   std::filesystem::path folder;  // where --save is left out; empty: nowhere
   // A folder for other programs, written once all steps are trained:
   std::filesystem::path export_to;                  // where --export is left out; empty: none

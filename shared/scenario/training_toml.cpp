@@ -110,6 +110,10 @@ void read_checkpoint(const TomlDocument& document, const std::filesystem::path& 
     if (checkpoint.every == 0) section.fail("keep", "does nothing without every; give that, or leave it out");
     checkpoint.keep = static_cast<int>(section.integer("keep", 1, 1'000'000));
   }
+  if (section.has("copy")) {
+    if (checkpoint.every == 0) section.fail("copy", "does nothing without every; give that, or leave it out");
+    checkpoint.copy = section.boolean("copy");
+  }
   if (section.has("export")) checkpoint.export_to = output_path(section, "export", scenario);
   if (section.has("export_like"))
     checkpoint.export_like = scenario_path("checkpoint.export_like", section.value("export_like"), scenario);

@@ -56,7 +56,7 @@ class SaveTargetTest : public testing::Test {
 
   void save_with(FileCalls& calls, std::int64_t step) {
     SaveTarget target(place(), calls);
-    target.require_room(checkpoint_file_bytes(run_.schedule().numerics, run_.model()));
+    target.require_room(checkpoint_file_bytes(run_.schedule(), run_.model()));
     save_checkpoint(target, {step, description_of(run_)}, run_.schedule(), run_.model(), run_.training().states());
   }
   void save(std::int64_t step) {
@@ -228,7 +228,7 @@ TEST_F(SaveTargetTest, WhatCannotBeReplacedIsRefusedBefore) {
 }
 
 TEST_F(SaveTargetTest, RoomIsKnownBeforeTheRun) {
-  const std::vector<std::int64_t> bytes = checkpoint_file_bytes(run_.schedule().numerics, run_.model());
+  const std::vector<std::int64_t> bytes = checkpoint_file_bytes(run_.schedule(), run_.model());
   save(1);
   EXPECT_EQ(bytes[0], static_cast<std::int64_t>(fs::file_size(place() / kWeightsFile)));
   EXPECT_EQ(bytes[1], static_cast<std::int64_t>(fs::file_size(place() / kStatesFile)));

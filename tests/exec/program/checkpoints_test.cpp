@@ -59,6 +59,38 @@ TEST_F(CheckpointsTest, StepsAndTheirBitsAreThoseWithoutThem) {
   EXPECT_EQ(steps, (std::set<int>{0, 1, 2, 3, 4, 5, 6}));
 }
 
+// Each layer before its next update, where there is no copy: the files and the losses are the same, whenever the policy
+// updates, and whatever lies on the GPU.
+TEST_F(CheckpointsTest, WithoutACopyTheFilesAreTheSame) {
+  for (const char* change : {"", " --set policy.optimizer_when=next_forward --set policy.states=planes",
+                             " --set policy.name=resident --set machine.hbm=\"1 GiB\""}) {
+    SCOPED_TRACE(change);
+    const std::string common = std::string("run s.toml --steps 7 --set checkpoint.keep=4") + change;
+    const Outcome text = run(common + " --save text --set checkpoint.copy=false");
+    EXPECT_EQ(text.code, 0) << text.err;
+    EXPECT_MENTIONS(text.out, "are written beside training, ");
+    EXPECT_MENTIONS(text.out, "each layer before its next update");
+    EXPECT_MENTIONS(text.out, "training waits for about ");
+    EXPECT_MENTIONS(text.out, "[checkpoint] copy is false");
+    const nlohmann::json copied = json(common + " --save copied --json");
+    const nlohmann::json layers = json(common + " --save layers --set checkpoint.copy=false --json");
+    EXPECT_EQ(copied["steps"], layers["steps"]);
+    EXPECT_EQ(copied["saves"].size(), 3u);
+    EXPECT_EQ(layers["saves"].size(), 3u);
+    for (std::size_t i = 0; i < layers["saves"].size(); ++i) {
+      EXPECT_TRUE(copied["saves"][i]["copied"].get<bool>());
+      EXPECT_FALSE(layers["saves"][i]["copied"].get<bool>());
+      EXPECT_GE(layers["saves"][i]["expected_stall_seconds"].get<double>(), 0);
+    }
+    for (const char* step : {"step-2", "step-4", "step-6", "step-7"})
+      for (const char* file : {"model.safetensors", "optimizer.safetensors"})
+        EXPECT_TRUE(file_text(folder_.path() / "copied" / step / file) ==
+                    file_text(folder_.path() / "layers" / step / file))
+            << step << "/" << file;
+    for (const char* folder : {"text", "copied", "layers"}) fs::remove_all(folder_.path() / folder);
+  }
+}
+
 TEST_F(CheckpointsTest, AKilledRunGoesOnToTheBitsOfOneThatNeverWas) {
   const std::string more = " --set run.steps=30 --set optimizer.schedule=cosine --set optimizer.warmup_steps=4";
   const nlohmann::json whole = json("run s.toml --json --save whole" + more);
