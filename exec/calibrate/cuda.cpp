@@ -14,6 +14,7 @@
 #include "exec/cuda/backend.h"
 #include "exec/runtime/limits.h"
 #include "exec/runtime/machine_name.h"
+#include "shared/machine/pinned_ring.h"
 
 namespace penstock::exec {
 namespace {
@@ -168,6 +169,12 @@ class CudaCalibration {
         "duplex");
     link.duplex_h2d_bytes_per_second = std::min(both.h2d, link.h2d.bytes_per_second);
     link.duplex_d2h_bytes_per_second = std::min(both.d2h, link.d2h.bytes_per_second);
+    progress_("copies through a ring", 0.14);
+    const int threads = ring_threads(limits_.cores);
+    const MeasuredRate up = copies.ring(true, threads), down = copies.ring(false, threads);
+    link.ring_h2d_bytes_per_second = up.per_second;
+    link.ring_d2h_bytes_per_second = down.per_second;
+    spread("ring", std::max(up.spread, down.spread));
   }
 
   CudaCopies::Rates median_rates(const std::function<CudaCopies::Rates()>& measure_once, const std::string& name) {

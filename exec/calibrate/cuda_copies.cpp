@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "exec/calibrate/cuda_machine.h"
+#include "exec/cuda/pinned_ring.h"
 #include "exec/numerics/bf16.h"
 #include "exec/optimizer/adamw.h"
 #include "exec/optimizer/thread_team.h"
@@ -64,6 +65,22 @@ Measured CudaCopies::curve_point(bool h2d, std::int64_t bytes) {
                                     {.least = 7, .most = 50, .enough_seconds = 0.05, .limit_seconds = 1});
   measured.seconds /= copies;
   return measured;
+}
+
+MeasuredRate CudaCopies::ring(bool h2d, int threads) {
+  const Arena host(kRoom, "calibration");
+  fill_random(host, all_threads());
+  const Direction& direction = h2d ? up_ : down_;
+  PinnedRing ring(direction.stream.get(), threads);
+  const Measured measured = measure_call(
+      [&] {
+        if (h2d)
+          ring.upload(direction.device.data(), host.data(), kRoom);
+        else
+          ring.download(host.data(), direction.device.data(), kRoom);
+      },
+      {.least = 5, .most = 20, .enough_seconds = 0.3, .limit_seconds = 2});
+  return {static_cast<double>(kRoom) / measured.seconds, measured.spread};
 }
 
 /// Keeps copies in flight from a thread of its own, which sleeps while they run, and counts those that have ended.

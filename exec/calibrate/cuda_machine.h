@@ -24,6 +24,8 @@ class CudaCopies {
   struct Rates {
     double h2d = 0, d2h = 0;  // bytes per second; 0 where the direction rests
   };
+  /// Bytes per second of large copies of memory that is not pinned, through a ring whose pieces `threads` move.
+  MeasuredRate ring(bool h2d, int threads);
   /// Both or one direction without a pause while `work` runs, which is called once they are under way.
   Rates beside(bool h2d, bool d2h, const std::function<void()>& work);
 

@@ -125,6 +125,12 @@ class HostCalibration {
     const DuplexRates both = measure_duplex(kLargestCopy, run.link_h2d_bytes_per_second, run.link_d2h_bytes_per_second);
     link.duplex_h2d_bytes_per_second = std::min(both.h2d, link.h2d.bytes_per_second);
     link.duplex_d2h_bytes_per_second = std::min(both.d2h, link.d2h.bytes_per_second);
+    progress_("copies through a ring", 0.96);
+    const HostBackendOptions options{run.link_h2d_bytes_per_second, run.link_d2h_bytes_per_second};
+    const MeasuredRate up = measure_ring(true, options), down = measure_ring(false, options);
+    link.ring_h2d_bytes_per_second = up.per_second;
+    link.ring_d2h_bytes_per_second = down.per_second;
+    profile_.spread["ring"] = std::max(up.spread, down.spread);
   }
   void direction(const std::string& name, double throttle, LinkDirection& direction) {
     direction.curve.clear();

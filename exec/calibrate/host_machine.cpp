@@ -7,6 +7,7 @@
 #include <latch>
 #include <thread>
 
+#include "exec/host/paced_ring.h"
 #include "exec/memory/arena.h"
 #include "exec/optimizer/adamw.h"
 #include "exec/optimizer/thread_team.h"
@@ -61,6 +62,20 @@ DuplexRates measure_duplex(std::int64_t bytes, double h2d_throttle, double d2h_t
   on_copy_thread([&] { copy(c, d, h2d_throttle, rates.h2d); });
   down.join();
   return rates;
+}
+
+MeasuredRate measure_ring(bool upload, const HostBackendOptions& options) {
+  const Arena from(kBeyondCaches, "calibration"), to(kBeyondCaches, "calibration");
+  PacedRing ring(options);
+  const Measured measured = measure_call(
+      [&] {
+        if (upload)
+          ring.upload(to.data(), from.data(), kBeyondCaches);
+        else
+          ring.download(to.data(), from.data(), kBeyondCaches);
+      },
+      {.least = 5, .most = 50, .enough_seconds = 0.2, .limit_seconds = 1});
+  return {static_cast<double>(kBeyondCaches) / measured.seconds, measured.spread};
 }
 
 MeasuredRate measure_dram(int threads) {

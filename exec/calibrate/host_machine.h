@@ -26,6 +26,9 @@ struct DuplexRates {
 };
 DuplexRates measure_duplex(std::int64_t bytes, double h2d_throttle, double d2h_throttle);
 
+/// Bytes per second of a large copy through the ring of memory that is played to be pinned.
+MeasuredRate measure_ring(bool upload, const HostBackendOptions& options);
+
 /// Bytes read and written per second by `threads` threads that copy `bytes` each.
 MeasuredRate measure_dram(int threads);
 

@@ -5,6 +5,8 @@
 #include <nvtx3/nvToolsExt.h>
 
 #include <algorithm>
+#include <deque>
+#include <optional>
 #include <set>
 #include <stdexcept>
 #include <tuple>
@@ -15,6 +17,7 @@
 #include "exec/cuda/lane_events.h"
 #include "exec/cuda/notifier.h"
 #include "exec/cuda/optimizer.h"
+#include "exec/cuda/pinned_ring.h"
 #include "exec/cuda/stall_watch.h"
 #include "exec/cuda/stream_memory.h"
 #include "exec/cuda/templates.h"
@@ -22,13 +25,17 @@
 #include "exec/optimizer/adamw.h"
 #include "exec/runtime/limits.h"
 #include "exec/runtime/pinning.h"
+#include "exec/runtime/served_lane.h"
 #include "shared/error.h"
+#include "shared/machine/pinned_ring.h"
 
 namespace penstock::exec {
 namespace {
 
 // cuBLASLt and cuDNN load kernels at first use; the rehearsal before a run brings them all in.
 constexpr std::int64_t kLibraryReserveBytes = std::int64_t{256} << 20;
+// Ops of a lane that are launched and have not ended, where there are rings: some hundred entries of a queue.
+constexpr std::size_t kLaunchedAhead = 16;
 
 /// HBM of a schedule.
 class TierOnDevice : public Memory {
@@ -54,33 +61,46 @@ class TierOnDevice : public Memory {
   std::int64_t& allocated_;
 };
 
-/// DRAM of a schedule, pinned.
+/// DRAM of a schedule: pinned, or its beginning and a ring for the rest where the system or `limit` (-1: none) lets no
+/// more be.
 class PinnedMemory : public HostMemory {
  public:
-  explicit PinnedMemory(std::int64_t bytes) : HostMemory(bytes, "dram") {
+  PinnedMemory(std::int64_t bytes, std::int64_t limit)
+      : HostMemory(bytes, "dram"), direct_bytes_(bytes), limit_(limit) {
     if (bytes == 0) return;
-    limit_ = pinned_limit();
     try {
       registration_ = pin(bytes);
     } catch (const std::runtime_error& error) {
-      const std::int64_t pinnable = largest_pinnable(bytes, [this](std::int64_t part) {
-        try {
-          return pin(part), true;
-        } catch (const std::runtime_error&) {
-          return false;
-        }
-      });
-      throw DoesNotFit(pinning_refused_text(bytes, pinnable, error.what(), read_memory_limits()));
+      pin_a_part(error.what());
     }
   }
 
+  std::int64_t directly_copied_bytes() const override { return direct_bytes_; }
+  /// Where less than all could be pinned.
+  const std::optional<Backend::Pinned>& pinned() const { return pinned_; }
+
  private:
+  void pin_a_part(const std::string& reason) {
+    const std::int64_t pinnable = largest_pinnable(bytes(), [this](std::int64_t part) {
+      try {
+        return pin(part), true;
+      } catch (const std::runtime_error&) {
+        return false;
+      }
+    });
+    pinned_ = {pinnable, pinning_refused_text(bytes(), pinnable, reason, read_memory_limits())};
+    if (pinnable < kRingsBytes) throw DoesNotFit(pinned_->why);
+    direct_bytes_ = penstock::directly_copied_bytes(bytes(), pinnable);
+    if (direct_bytes_ > 0) registration_ = pin(direct_bytes_);
+  }
   Registration pin(std::int64_t bytes) const {
-    if (limit_ >= 0 && bytes > limit_) throw std::runtime_error("more than PENSTOCK_PINNED_LIMIT");
+    if (limit_ >= 0 && bytes > limit_) throw std::runtime_error(kPinnedLimit);
     return Registration(address(), static_cast<std::size_t>(bytes));
   }
 
-  std::int64_t limit_ = -1;
+  std::int64_t direct_bytes_;
+  std::int64_t limit_;
+  std::optional<Backend::Pinned> pinned_;
   Registration registration_;  // released before the memory is
 };
 
@@ -105,8 +125,11 @@ class CudaBackend : public Backend {
 
   std::unique_ptr<Memory> allocate(TierKind kind, std::int64_t bytes) override {
     if (kind == TierKind::hbm) return allocate_device(bytes);
-    return std::make_unique<PinnedMemory>(bytes);
+    auto memory = std::make_unique<PinnedMemory>(bytes, options_.pinned_limit_bytes);
+    if (memory->pinned()) pinned_ = memory->pinned();
+    return memory;
   }
+  std::optional<Pinned> pinned() const override { return pinned_; }
 
   void start(const BoundSchedule& bound, Board& board, Recorder& recorder) override {
     drain();
@@ -119,23 +142,27 @@ class CudaBackend : public Backend {
     void* words = nullptr;
     PENSTOCK_CUDA(cudaHostGetDevicePointer(&words, board.words(), 0));
     words_ = reinterpret_cast<CUdeviceptr>(words);
+    require_reachable();
     make_lanes();
     events_ = std::make_unique<LaneEvents>(bound, recorder.steps(), recorder.meter());
     rehearse();
     events_->anchor(first_stream());
     stalls_ = std::make_unique<StallWatch>(*events_, board, recorder.meter(), options_.device);
     notifier_ = std::make_unique<Notifier>(board, [this] { look_for_errors(); });
+    make_rings();
   }
 
   void enqueue(int id, int step) override {
     const BoundOp& op = bound_->ops[static_cast<std::size_t>(id)];
-    const Lane& lane = *lanes_[static_cast<std::size_t>(op.op->lane)];
+    Lane& lane = *lanes_[static_cast<std::size_t>(op.op->lane)];
+    if (lane.served) return lane.served->launch(id, step);
+    if (has_rings_ && !wait_for_room(lane)) return;
     const cudaStream_t stream = lane.stream.get();
     nvtxRangePushA(op.op->name.c_str());
     for (const Predecessor& p : op.predecessors) {
       const int count = step + 1 - p.distance;  // executions of p that must have ended
       if (count <= 0) continue;
-      if (p.on_gpu)
+      if (p.on_gpu && !is_served(p.op))
         PENSTOCK_CUDA(cudaStreamWaitEvent(stream, events_->end(p.op, step - p.distance), 0));
       else
         check_driver(memory_ops_.wait(stream, word(p.op), static_cast<cuuint32_t>(count), CU_STREAM_WAIT_VALUE_GEQ),
@@ -146,7 +173,8 @@ class CudaBackend : public Backend {
     events_->mark_end(id, step, stream);
     check_driver(memory_ops_.write(stream, word(id), static_cast<cuuint32_t>(step + 1), CU_STREAM_WRITE_VALUE_DEFAULT),
                  "cuStreamWriteValue32");
-    if (op.host_waits) notifier_->expect(id, static_cast<std::uint32_t>(step + 1));
+    if (op.host_waits || has_rings_) notifier_->expect(id, static_cast<std::uint32_t>(step + 1));
+    if (has_rings_) lane.launched.push_back({id, static_cast<std::uint32_t>(step + 1)});
     nvtxRangePop();
     steps_ = std::max(steps_, step + 1);
   }
@@ -156,6 +184,8 @@ class CudaBackend : public Backend {
   void drain() override {
     if (bound_ == nullptr) return;
     try {
+      for (const auto& lane : lanes_)
+        if (lane) lane->served.reset();  // joins
       for (const auto& lane : lanes_)
         if (lane) PENSTOCK_CUDA(cudaStreamSynchronize(lane->stream.get()));
       if (!board_->aborted()) events_->report(*bound_, steps_, *recorder_);
@@ -171,10 +201,64 @@ class CudaBackend : public Backend {
   }
 
  private:
+  struct Launched {
+    int op = 0;
+    std::uint32_t count = 0;
+  };
   struct Lane {
     StreamHandle stream;
     DeviceMemory norm_scratch;
+    std::deque<Launched> launched;       // where there are rings: the last kLaunchedAhead
+    std::unique_ptr<PinnedRing> ring;    // nullptr: its copies go directly
+    std::unique_ptr<ServedLane> served;  // with a ring; last, since it uses the others
   };
+
+  bool is_served(int op) const {
+    return lanes_[static_cast<std::size_t>(bound_->ops[static_cast<std::size_t>(op)].op->lane)]->served != nullptr;
+  }
+
+  /// A kernel reaches pinned memory of the host; of the rest it would read what is not there.
+  void require_reachable() const {
+    for (const BoundOp& op : bound_->ops) {
+      if (!is_gpu(op.lane_kind) || std::holds_alternative<BoundCopy>(op.work)) continue;
+      for (const auto* accesses : {&op.op->reads, &op.op->writes})
+        for (const Access& access : *accesses) {
+          const Buffer& buffer = bound_->schedule->buffers[static_cast<std::size_t>(access.buffer)];
+          if (pinned_ && bound_->schedule->tiers[static_cast<std::size_t>(buffer.tier)].kind == TierKind::dram)
+            throw DoesNotFit(
+                fmt::format("\"{}\" works on \"{}\" in dram from the GPU, for which all of dram must be "
+                            "pinned. {}",
+                            op.op->name, buffer.name, pinned_->why));
+        }
+    }
+  }
+
+  /// Lanes with copies that go through a ring get one, and a thread that serves them.
+  void make_rings() {
+    for (std::size_t i = 0; i < lanes_.size(); ++i) {
+      if (!needs_ring(*bound_, static_cast<int>(i))) continue;
+      Lane& lane = *lanes_[i];
+      lane.ring = std::make_unique<PinnedRing>(lane.stream.get(), ring_threads(read_memory_limits().cores));
+      lane.served =
+          std::make_unique<ServedLane>(*bound_, *board_, *recorder_, [this, &lane](const BoundOp& op, int step) {
+            PENSTOCK_CUDA(cudaSetDevice(options_.device));
+            const auto* const copy = std::get_if<BoundCopy>(&op.work);
+            if (copy != nullptr && copy->goes_through_ring()) return lane.ring->copy(*copy);
+            launch(op, lane, step);
+            lane.ring->wait_for_stream();
+          });
+      has_rings_ = true;
+    }
+  }
+
+  /// The launch thread must not stand in a full queue inside the driver: a ring's thread calls the driver too, and what
+  /// would empty the queue may wait for it. False after an abort.
+  bool wait_for_room(Lane& lane) const {
+    if (lane.launched.size() < kLaunchedAhead) return true;
+    const Launched oldest = lane.launched.front();
+    lane.launched.pop_front();
+    return board_->wait(oldest.op, oldest.count);
+  }
 
   static StreamMemoryOps prepare(const CudaBackendOptions& options) {
     int count = 0;
@@ -210,6 +294,7 @@ class CudaBackend : public Backend {
 
   void make_lanes() {
     lanes_.clear();
+    has_rings_ = false;
     for (std::size_t i = 0; i < bound_->schedule->lanes.size(); ++i) {
       lanes_.push_back(is_gpu(bound_->schedule->lanes[i].kind) ? std::make_unique<Lane>() : nullptr);
       if (!lanes_.back()) continue;
@@ -324,6 +409,8 @@ class CudaBackend : public Backend {
   std::int64_t arena_limit_bytes_ = 0;
   std::unique_ptr<CudaTemplates> templates_;
   std::int64_t device_bytes_ = 0;  // of HBM, allocated as memory of a tier
+  std::optional<Pinned> pinned_;   // less than all of DRAM
+  bool has_rings_ = false;
   const BoundSchedule* bound_ = nullptr;
   Board* board_ = nullptr;
   Recorder* recorder_ = nullptr;

@@ -13,6 +13,8 @@ struct CudaBackendOptions {
   int device = 0;
   bool deterministic = true;         // attention backward; false: faster, and bits differ from run to run
   std::int64_t hbm_limit_bytes = 0;  // bounds context, modules and arenas together; 0 = the device's memory
+  // As if the system let no more host memory be pinned (exec/runtime/pinning.h); -1 = it is tried.
+  std::int64_t pinned_limit_bytes = -1;
 };
 
 /// Throws std::runtime_error that says what is missing, where no device can be used.

@@ -1,21 +1,18 @@
 #include "exec/host/backend.h"
 
-#include <sys/prctl.h>
 #include <time.h>
 
 #include <algorithm>
-#include <condition_variable>
 #include <cstring>
-#include <deque>
-#include <mutex>
 #include <optional>
-#include <stdexcept>
-#include <thread>
-#include <utility>
 
+#include "exec/host/paced_ring.h"
 #include "exec/host/templates.h"
 #include "exec/memory/host_memory.h"
 #include "exec/runtime/host_work.h"
+#include "exec/runtime/limits.h"
+#include "exec/runtime/pinning.h"
+#include "exec/runtime/served_lane.h"
 
 namespace penstock::exec {
 namespace {
@@ -29,39 +26,15 @@ void sleep_until_ns(std::int64_t due) {
   }
 }
 
-struct Launch {
-  int op = 0;
-  int step = 0;
-};
-
-/// What the launch thread has enqueued on one lane.
-class LaunchQueue {
+/// DRAM of a schedule of which so many bytes are played to be pinned.
+class PartlyPinned : public HostMemory {
  public:
-  void push(Launch launch) {
-    const std::lock_guard lock(mutex_);
-    launches_.push_back(launch);
-    wake_.notify_one();
-  }
-  void close() {
-    const std::lock_guard lock(mutex_);
-    closed_ = true;
-    wake_.notify_one();
-  }
-  /// Blocks for the next one; nullopt once the queue is closed and empty.
-  std::optional<Launch> pop() {
-    std::unique_lock lock(mutex_);
-    wake_.wait(lock, [this] { return closed_ || !launches_.empty(); });
-    if (launches_.empty()) return std::nullopt;
-    const Launch launch = launches_.front();
-    launches_.pop_front();
-    return launch;
-  }
+  PartlyPinned(std::int64_t bytes, std::int64_t pinned_bytes)
+      : HostMemory(bytes, "dram"), direct_bytes_(penstock::directly_copied_bytes(bytes, pinned_bytes)) {}
+  std::int64_t directly_copied_bytes() const override { return direct_bytes_; }
 
  private:
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  std::deque<Launch> launches_;
-  bool closed_ = false;
+  std::int64_t direct_bytes_;
 };
 
 class HostBackend : public Backend {
@@ -76,69 +49,55 @@ class HostBackend : public Backend {
   }
 
   std::unique_ptr<Memory> allocate(TierKind kind, std::int64_t bytes) override {
-    return std::make_unique<HostMemory>(bytes, kind == TierKind::hbm ? "hbm" : "dram");
+    if (kind == TierKind::hbm) return std::make_unique<HostMemory>(bytes, "hbm");
+    const std::int64_t limit = options_.pinned_limit_bytes;
+    if (limit < 0 || limit >= bytes) return std::make_unique<HostMemory>(bytes, "dram");
+    pinned_ = {limit, pinning_refused_text(bytes, limit, kPinnedLimit, read_memory_limits())};
+    return std::make_unique<PartlyPinned>(bytes, limit);
   }
+  std::optional<Pinned> pinned() const override { return pinned_; }
 
   void start(const BoundSchedule& bound, Board& board, Recorder& recorder) override {
     drain();
     bound_ = &bound;
-    board_ = &board;
-    recorder_ = &recorder;
-    for (const Lane& lane : bound.schedule->lanes) {
-      queues_.push_back(is_gpu(lane.kind) ? std::make_unique<LaunchQueue>() : nullptr);
-      if (LaunchQueue* queue = queues_.back().get()) threads_.emplace_back([this, queue] { serve(*queue); });
+    for (std::size_t i = 0; i < bound.schedule->lanes.size(); ++i) {
+      lanes_.push_back(nullptr);
+      rings_.push_back(needs_ring(bound, static_cast<int>(i)) ? std::make_unique<PacedRing>(options_) : nullptr);
+      if (!is_gpu(bound.schedule->lanes[i].kind)) continue;
+      const auto execute = [this, ring = rings_.back().get()](const BoundOp& op, int step) { run(op, step, ring); };
+      lanes_.back() = std::make_unique<ServedLane>(bound, board, recorder, execute);
     }
   }
   void enqueue(int op, int step) override {
     const int lane = bound_->ops[static_cast<std::size_t>(op)].op->lane;
-    queues_[static_cast<std::size_t>(lane)]->push({op, step});
+    lanes_[static_cast<std::size_t>(lane)]->launch(op, step);
   }
   void drain() override {
-    for (const auto& queue : queues_)
-      if (queue) queue->close();
-    threads_.clear();  // joins
-    queues_.clear();
+    lanes_.clear();  // joins
+    rings_.clear();
   }
 
  private:
-  void serve(LaunchQueue& queue) {
-    prctl(PR_SET_TIMERSLACK, 1000UL);  // paced copies sleep to the microsecond
-    while (const std::optional<Launch> launch = queue.pop()) {
-      try {
-        execute(*launch);
-      } catch (...) {
-        board_->abort(std::current_exception());
-      }
-    }
-  }
-  void execute(const Launch& launch) {
-    const BoundOp& op = bound_->ops[static_cast<std::size_t>(launch.op)];
-    for (const Predecessor& p : op.predecessors)
-      if (!board_->wait(p.op, static_cast<std::uint32_t>(launch.step + 1 - p.distance))) return;
-    if (board_->aborted()) return;
-    const std::int64_t start = now_ns();
+  void run(const BoundOp& op, int step, PacedRing* ring) const {
+    const auto* const copy = std::get_if<BoundCopy>(&op.work);
     if (const auto* binding = std::get_if<TemplateBinding>(&op.work))
       run_template_host(*binding);
-    else if (const auto* copy = std::get_if<BoundCopy>(&op.work))
-      run_copy(*copy);
+    else if (copy == nullptr)
+      run_host_work(op, *bound_, step);
+    else if (!copy->goes_through_ring())
+      paced_copy(copy->to.address(), copy->from.address(), copy->from.bytes,
+                 link_rate(options_, copy->from_tier, copy->to_tier));
+    else if (copy->to_tier == TierKind::hbm)
+      ring->upload(copy->to.address(), copy->from.address(), copy->from.bytes);
     else
-      run_host_work(op, *bound_, launch.step);
-    const std::int64_t end = now_ns();
-    recorder_->record(launch.step, launch.op, start, end);
-    recorder_->meter().add(launch.step, launch.op, start, end);
-    board_->publish(launch.op, static_cast<std::uint32_t>(launch.step + 1));
-  }
-  void run_copy(const BoundCopy& copy) const {
-    paced_copy(copy.to.address(), copy.from.address(), copy.from.bytes,
-               link_rate(options_, copy.from_tier, copy.to_tier));
+      ring->download(copy->to.address(), copy->from.address(), copy->from.bytes);
   }
 
   HostBackendOptions options_;
+  std::optional<Pinned> pinned_;
   const BoundSchedule* bound_ = nullptr;
-  Board* board_ = nullptr;
-  Recorder* recorder_ = nullptr;
-  std::vector<std::unique_ptr<LaunchQueue>> queues_;  // by lane; nullptr for lanes that are not the GPU's
-  std::vector<std::jthread> threads_;
+  std::vector<std::unique_ptr<PacedRing>> rings_;   // by lane; nullptr where no copy needs one
+  std::vector<std::unique_ptr<ServedLane>> lanes_;  // by lane; nullptr for lanes that are not the GPU's
 };
 
 }  // namespace

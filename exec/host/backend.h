@@ -16,6 +16,8 @@ struct HostBackendOptions {
   double h2d_bytes_per_second = 0;
   double d2h_bytes_per_second = 0;
   std::int64_t hbm_limit_bytes = 0;  // 0 = none
+  // As if no more host memory could be pinned for a GPU (exec/runtime/pinning.h); -1 = all can.
+  std::int64_t pinned_limit_bytes = -1;
 };
 
 std::unique_ptr<Backend> make_host_backend(const HostBackendOptions& options);

@@ -17,6 +17,9 @@ class Memory {
   virtual std::int64_t bytes() const = 0;
   /// nullptr: it has none.
   virtual std::byte* address() const = 0;
+  /// Of host memory, what the GPU's copies reach by themselves, from its beginning: all, or what could be pinned; the
+  /// others go through a ring (exec/runtime/copy_ring.h).
+  virtual std::int64_t directly_copied_bytes() const { return bytes(); }
   /// A copy within a run begins at a multiple of it, here and at its other end, and moves whole multiples.
   virtual std::int64_t alignment() const { return 1; }
 

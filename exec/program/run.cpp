@@ -95,9 +95,10 @@ class Run {
     status.update("taking memory and filling the states");
     training_.emplace(setup_.schedule, setup_.scenario.model, *setup_.backend, std::move(setup_.drive),
                       setup_.scenario.run.decay);
+    learn_pinned();
     training_->load(*setup_.states, setup_.steps_before);
     setup_.states.reset();  // its files are closed: a save may replace them
-    const std::string saves = setup_.save ? prepare_saves(setup_, training_->arenas()) : "";
+    const std::string saves = setup_.save ? prepare_saves(setup_, *training_) : "";
     status.clear();
     if (!options.json) print_out(saves);
     if (setup_.evaluation)
@@ -116,6 +117,7 @@ class Run {
     if (metrics_) observers.push_back(&*metrics_);
     TrainingOptions options = training_options(options_, setup_, recorded_);
     options.executor.control = &stops_->control();
+    options.executor.gates = setup_.save ? setup_.save->gates() : nullptr;
     Trainer trainer(*training_, options, observers);
     if (evaluation_) trainer.evaluates(*evaluation_, setup_.scenario.run.eval.every);
     if (setup_.save) trainer.saves(*setup_.save, setup_.description);
@@ -180,6 +182,15 @@ class Run {
       setup_.exported->write(training_->states());
       files_ += exported_text(*setup_.exported);
     });
+  }
+
+  /// What could be pinned decides how copies go: what was predicted without knowing is predicted again.
+  void learn_pinned() {
+    const std::optional<Backend::Pinned> pinned = setup_.backend->pinned();
+    if (!pinned) return;
+    status_.clear();
+    tell(fmt::format("penstock-exec: note: {}\n", pinned->why));
+    if (std::exchange(setup_.scenario.machine.pinned_bytes, pinned->bytes) != pinned->bytes) predict();
   }
 
   void predict() {

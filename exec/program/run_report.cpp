@@ -10,6 +10,7 @@
 #include "shared/ir/memory_text.h"
 #include "shared/ir/schedule_json.h"
 #include "shared/ir/schedule_names.h"
+#include "shared/machine/pinned_ring.h"
 #include "shared/model/frozen_layers.h"
 #include "shared/model/kernels.h"
 #include "shared/standard_streams.h"
@@ -37,6 +38,9 @@ std::string memory_lines(const RunSetup& setup) {
     text += fmt::format("{:<5} {} arena of {} usable:{}{}\n", tier_names()[static_cast<std::size_t>(tier.tier.kind)],
                         size(tier.arena_bytes), size(usable_bytes(setup.room, tier.tier.kind)), held.empty() ? "" : " ",
                         held);
+    if (tier.tier.kind != TierKind::dram) continue;
+    if (const std::string pinned = pinned_text(tier.arena_bytes, setup.scenario.machine); !pinned.empty())
+      text += pinned + "\n";
   }
   if (setup.store != nullptr) {
     std::string folders;

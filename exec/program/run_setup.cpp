@@ -207,6 +207,7 @@ RunSetup prepare_run(const RunCommandOptions& options, Scenario given, StatusLin
   } else {
     setup.states = fresh_states(scenario);
   }
+  limit_pinned(setup.scenario);
   setup.backend = open_backend(setup.scenario, options.backend, options.hbm_limit);
   limit_hbm(setup.scenario, *setup.backend);
   const MemoryLimits limits = read_memory_limits();
@@ -221,7 +222,7 @@ RunSetup prepare_run(const RunCommandOptions& options, Scenario given, StatusLin
   if (!setup.timelines.beside.empty()) check_run_outputs(options, scenario, setup.timelines);
   if (setup.save)
     setup.save->require_place(checkpoint ? checkpoint->step() : 0, run.steps,
-                              checkpoint_file_bytes(setup.schedule.numerics, scenario.model));
+                              checkpoint_file_bytes(setup.schedule, scenario.model));
   setup.description = describe_run(setup.schedule, scenario.run, setup.tokens->checksum());
   if (checkpoint) {
     status.update("reading the checkpoint");

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <stdexcept>
 
 #include "exec/cuda/backend.h"
@@ -10,6 +11,7 @@
 #include "exec/numerics/cpu_target.h"
 #include "exec/program/drive.h"
 #include "exec/runtime/limits.h"
+#include "exec/runtime/pinning.h"
 #include "shared/error.h"
 #include "shared/standard_streams.h"
 #include "shared/units.h"
@@ -44,17 +46,29 @@ std::unique_ptr<Backend> open_backend(const Scenario& scenario, const std::strin
   if (!hbm_limit.empty() && limit < 1)
     throw InputError("--hbm-limit: expected more than zero, found \"" + hbm_limit + '"');
   const std::string chosen = choose_backend(scenario, name);
+  const std::int64_t pinned = scenario.machine.pinned_bytes.value_or(-1);
   if (chosen == "cuda") {
     if (scenario.machine.gpu.is_host)
       throw InputError(fmt::format(
           "backend cuda: the scenario's machine \"{}\" has no GPU; name one with --set machine.hardware=FILE",
           scenario.machine.name));
     if (!cuda_device_available()) throw std::runtime_error("backend cuda: " + describe_cuda_devices());
-    return make_cuda_backend({.device = 0, .deterministic = scenario.run.deterministic, .hbm_limit_bytes = limit});
+    return make_cuda_backend({.device = 0,
+                              .deterministic = scenario.run.deterministic,
+                              .hbm_limit_bytes = limit,
+                              .pinned_limit_bytes = pinned});
   }
   if (name.empty() && scenario.run.backend == "auto" && !scenario.machine.gpu.is_host)
     tell(fmt::format("backend host, the CPU in the GPU's place: {}\n", describe_cuda_devices()));
-  return make_host_backend({scenario.run.link_h2d_bytes_per_second, scenario.run.link_d2h_bytes_per_second, limit});
+  return make_host_backend(
+      {scenario.run.link_h2d_bytes_per_second, scenario.run.link_d2h_bytes_per_second, limit, pinned});
+}
+
+void limit_pinned(Scenario& scenario) {
+  const std::int64_t limit = pinned_limit();
+  if (limit < 0) return;
+  std::optional<std::int64_t>& pinned = scenario.machine.pinned_bytes;
+  pinned = std::min(pinned.value_or(limit), limit);
 }
 
 void limit_hbm(Scenario& scenario, const Backend& backend) {

@@ -18,6 +18,9 @@ std::string choose_backend(const Scenario& scenario, const std::string& name);
 /// `name` as for choose_backend; `hbm_limit` as "24GiB", or empty. Throws InputError that says what is missing.
 std::unique_ptr<Backend> open_backend(const Scenario& scenario, const std::string& name, const std::string& hbm_limit);
 
+/// What the scenario's machine and the environment (exec/runtime/pinning.h) let a run pin, in the scenario from now on.
+void limit_pinned(Scenario& scenario);
+
 /// Leaves the scenario no more HBM than arenas may have on the backend, with nothing of it kept. REQUIRES: called
 /// before what follows.
 void limit_hbm(Scenario& scenario, const Backend& backend);

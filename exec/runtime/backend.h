@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "exec/memory/memory.h"
@@ -42,6 +43,14 @@ class Backend {
   /// Memory of its HBM, or of DRAM that it copies from and to, zeroed and touched; `bytes` may be 0. It must not outlive
   /// the backend. REQUIRES: hbm or dram. Throws DoesNotFit.
   virtual std::unique_ptr<Memory> allocate(TierKind kind, std::int64_t bytes) = 0;
+
+  /// Of the DRAM that was allocated, where less than all could be pinned: how much can be, and for people why no more,
+  /// and what to set.
+  struct Pinned {
+    std::int64_t bytes = 0;
+    std::string why;
+  };
+  virtual std::optional<Pinned> pinned() const { return std::nullopt; }
 
   /// All three stay valid until drain has returned.
   virtual void start(const BoundSchedule& bound, Board& board, Recorder& recorder) = 0;

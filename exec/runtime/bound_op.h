@@ -22,6 +22,13 @@ struct BoundCopy {
   TierKind from_tier = TierKind::dram, to_tier = TierKind::hbm;
   std::vector<Burst> bursts;
   int threads = 1;
+
+  /// Of a GPU lane: is the host's end beyond what copies reach directly?
+  bool goes_through_ring() const {
+    if (from_tier == to_tier) return false;
+    const MemoryRange& host = from_tier == TierKind::hbm ? to : from;
+    return host.offset + host.bytes > host.memory->directly_copied_bytes();
+  }
 };
 struct BoundOptimizer {
   OptimizerStates states;
@@ -119,7 +126,17 @@ struct BoundSchedule {
   const Schedule* schedule = nullptr;
   const Model* model = nullptr;
   std::vector<BoundOp> ops;
+  int gates = 0;  // predecessors that are no op but one of so many gates, numbered behind all ops (update_gates.h)
   StepSource source;
 };
+
+/// Is it a GPU lane with a copy that goes through a ring?
+inline bool needs_ring(const BoundSchedule& bound, int lane) {
+  if (!is_gpu(bound.schedule->lanes[static_cast<std::size_t>(lane)].kind)) return false;
+  for (const BoundOp& op : bound.ops)
+    if (const auto* copy = std::get_if<BoundCopy>(&op.work); copy != nullptr && op.op->lane == lane)
+      if (copy->goes_through_ring()) return true;
+  return false;
+}
 
 }  // namespace penstock::exec

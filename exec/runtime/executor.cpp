@@ -22,9 +22,13 @@ namespace {
 
 constexpr int kStepsAhead = 2;
 
-bool wait_for_predecessors(const BoundOp& op, const Board& board, int step) {
-  for (const Predecessor& p : op.predecessors)
-    if (!board.wait(p.op, static_cast<std::uint32_t>(step + 1 - p.distance))) return false;
+bool wait_for_predecessors(const BoundOp& op, const Board& board, int step, std::size_t ops, UpdateGates* gates) {
+  for (const Predecessor& p : op.predecessors) {
+    const auto count = static_cast<std::uint32_t>(step + 1 - p.distance);
+    const bool is_closed = static_cast<std::size_t>(p.op) >= ops && board.completed(p.op) < count;
+    const UpdateGates::Waiting waiting(is_closed ? gates : nullptr);
+    if (!board.wait(p.op, count)) return false;
+  }
   return !board.aborted();
 }
 
@@ -49,10 +53,11 @@ class Run {
       : bound_(bound),
         backend_(backend),
         options_(options),
-        board_(bound.ops.size()),
+        board_(bound.ops.size() + static_cast<std::size_t>(bound.gates)),
         gate_(options.steps),
         recorder_(*bound.schedule, std::min(options.record_steps, options.steps)),
-        attached_(options.control, gate_, board_) {}
+        attached_(options.control, gate_, board_),
+        gates_(options.gates, board_, bound.ops.size()) {}
 
   ExecutorResult run() {
     recorder_.meter().begin(now_ns());
@@ -92,7 +97,7 @@ class Run {
     for (int step = 0; wait_for_step_before(first, board_, step) && gate_.begin(step); ++step)
       for (const int id : ids) {
         const BoundOp& op = bound_.ops[static_cast<std::size_t>(id)];
-        if (!wait_for_predecessors(op, board_, step)) return;
+        if (!wait_for_predecessors(op, board_, step, bound_.ops.size(), options_.gates)) return;
         if (options_.before_host_op) options_.before_host_op(*op.op, step, board_);
         if (board_.aborted()) return;
         const std::int64_t start = now_ns();
@@ -134,7 +139,7 @@ class Run {
   bool launch_wait(int id, int step) {
     const BoundOp& op = bound_.ops[static_cast<std::size_t>(id)];
     const std::int64_t start = now_ns();
-    if (!wait_for_predecessors(op, board_, step)) return false;
+    if (!wait_for_predecessors(op, board_, step, bound_.ops.size(), options_.gates)) return false;
     const auto& wait = std::get<BoundWait>(op.work);
     if (!board_.wait(wait.op, static_cast<std::uint32_t>(step + 1 - wait.distance))) return false;
     recorder_.record(step, id, start, now_ns());
@@ -184,7 +189,8 @@ class Run {
   Board board_;
   StepGate gate_;
   Recorder recorder_;
-  const RunControl::Attached attached_;  // last: it holds the others
+  const RunControl::Attached attached_;  // last: they hold the others
+  const UpdateGates::Attached gates_;
 };
 
 }  // namespace
@@ -207,9 +213,12 @@ std::string describe_hang(const BoundSchedule& bound, const Board& board, int st
     std::string waits;
     const auto missing = [&](int from, int distance) {
       if (board.completed(from) < step + 1 - static_cast<std::uint32_t>(distance))
-        waits += fmt::format("{}\"{}\" (op {}{})", waits.empty() ? "" : ", ",
-                             bound.ops[static_cast<std::size_t>(from)].op->name, from,
-                             distance == 1 ? ", of the step before" : "");
+        waits += static_cast<std::size_t>(from) >= bound.ops.size()
+                     ? fmt::format("{}layer {} to be in the checkpoint that is being written",
+                                   waits.empty() ? "" : ", ", from - static_cast<int>(bound.ops.size()))
+                     : fmt::format("{}\"{}\" (op {}{})", waits.empty() ? "" : ", ",
+                                   bound.ops[static_cast<std::size_t>(from)].op->name, from,
+                                   distance == 1 ? ", of the step before" : "");
     };
     for (const Predecessor& p : at->predecessors) missing(p.op, p.distance);
     if (const auto* wait = std::get_if<BoundWait>(&at->work)) missing(wait->op, wait->distance);

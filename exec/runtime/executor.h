@@ -18,6 +18,7 @@
 #include "exec/runtime/bound_op.h"
 #include "exec/runtime/recorder.h"
 #include "exec/runtime/run_control.h"
+#include "exec/runtime/update_gates.h"
 
 namespace penstock::exec {
 
@@ -27,6 +28,7 @@ struct ExecutorOptions {
   double watchdog_seconds = 120;                // 0 = none
   std::string watchdog_why = "the watchdog's";  // whose limit that is and what would change it, for its message
   RunControl* control = nullptr;                // ends the run from another thread; may be nullptr
+  UpdateGates* gates = nullptr;                 // of the bound schedule's; nullptr: all are open
   // Tests: called on the executing thread before each op of a host lane.
   std::function<void(const Op&, int step, const Board&)> before_host_op;
   // When a watchdog's abort does not end the run either (an op never returns). Empty: say so on stderr and _Exit(1).

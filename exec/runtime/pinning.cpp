@@ -7,6 +7,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "shared/machine/pinned_ring.h"
 #include "shared/units.h"
 
 namespace penstock::exec {
@@ -62,10 +63,16 @@ std::int64_t largest_pinnable(std::int64_t wanted, const std::function<bool(std:
 
 std::string pinning_refused_text(std::int64_t wanted, std::int64_t pinnable, const std::string& reason,
                                  const MemoryLimits& limits, const std::filesystem::path& root) {
+  const std::string place = fmt::format("the dram arena of {} cannot be pinned for the GPU's copies ({}); {} of it can",
+                                        size(wanted), reason, size(pinnable));
+  const std::string set = what_to_set(wanted, limits, root);
+  if (pinnable < kRingsBytes)
+    return fmt::format("{}, less than the {} of rings through which copies of memory that is not pinned would go. {}",
+                       place, size(kRingsBytes), set);
   return fmt::format(
-      "the dram arena of {} cannot be pinned for the GPU's copies ({}); {} of it can. {}. Or plan within that, with a drive "
-      "for the rest: --set machine.dram=\"{} MiB\"",
-      size(wanted), reason, size(pinnable), what_to_set(wanted, limits, root), pinnable >> 20);
+      "{}, and copies of the rest go through rings of pinned memory, slower. {}. To plan for it: --set "
+      "machine.pinned=\"{} MiB\"",
+      place, set, pinnable >> 20);
 }
 
 }  // namespace penstock::exec

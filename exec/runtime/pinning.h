@@ -1,5 +1,6 @@
 // How much host memory the system lets a run pin for a GPU's copies, and what to do about a refusal. Pinning is tried
-// before training: the arena is pinned whole, and where that is refused, in steps, to learn how much would do.
+// before training: the arena is pinned whole, and where that is refused, in steps, to learn how much can be. Copies of the
+// rest go through a ring (shared/machine/pinned_ring.h).
 #pragma once
 
 #include <cstdint>
@@ -22,8 +23,11 @@ std::int64_t pinned_limit();
 /// could. Tries 1, 2, 4, ... steps until one is refused, then halves what lies between.
 std::int64_t largest_pinnable(std::int64_t wanted, const std::function<bool(std::int64_t bytes)>& pin);
 
-/// What DoesNotFit says: how much of the arena can be pinned, whose limit it is as far as the system tells, and what to
-/// set. `reason`: the driver's, or ours. `root` is "/" but in tests.
+/// The reason of a refusal that is our own.
+inline constexpr const char* kPinnedLimit = "more than the limit that was set";
+
+/// How much of the arena can be pinned, what becomes of the rest, whose limit it is as far as the system tells, and what
+/// to set. `reason`: the driver's, or ours. `root` is "/" but in tests.
 std::string pinning_refused_text(std::int64_t wanted, std::int64_t pinnable, const std::string& reason,
                                  const MemoryLimits& limits, const std::filesystem::path& root = "/");
 

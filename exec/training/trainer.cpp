@@ -76,7 +76,6 @@ void Trainer::save() {
   tell(&TrainingObserver::saving, step);
   try {
     saves_->begin(training_, *description_);
-    if (!saves_->writes_beside()) finish_save();
   } catch (const std::exception& error) {
     tell_unsaved(step, error.what());
   }

@@ -66,7 +66,7 @@ std::vector<std::string> kept_overrides(const std::vector<std::string>& override
     const bool replaced = key == "workload.data" || key == "workload.squared_lengths" || key == "machine.profile" ||
                           key == "machine.hardware" || key == "machine.card" || key == "machine.host" ||
                           key == "machine.hbm" || key == "machine.dram" || key == "machine.context" ||
-                          key == "machine.reserve" || key.starts_with("policy.");
+                          key == "machine.reserve" || key == "machine.pinned" || key.starts_with("policy.");
     if (!replaced) kept.push_back(text);
   }
   std::istringstream lines(policy_text(scenario.policy));
@@ -78,6 +78,7 @@ std::vector<std::string> kept_overrides(const std::vector<std::string>& override
   kept.push_back(fmt::format("machine.context={} B", context_bytes(machine)));
   kept.push_back(fmt::format("machine.dram={} B", machine.dram_bytes));
   kept.push_back(fmt::format("machine.reserve={} B", reserve_bytes(machine)));
+  if (machine.pinned_bytes) kept.push_back(fmt::format("machine.pinned={} B", *machine.pinned_bytes));
   if (scenario.rows == BatchKind::packed)  // in the place of a file that is not kept
     kept.push_back(fmt::format("workload.squared_lengths={}", scenario.squared_lengths));
   return kept;

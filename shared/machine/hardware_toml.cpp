@@ -72,6 +72,7 @@ void read_dram(const TomlDocument& document, Machine& machine) {
   machine.dram_bytes = section.bytes("capacity", 1 << 20);
   if (section.has("most")) section.bytes("most", 1 << 20);  // of hosts: read_host_figures
   if (section.has("reserve")) machine.reserve_bytes = kept_bytes(section, "reserve", "capacity", machine.dram_bytes);
+  if (section.has("pinned")) machine.pinned_bytes = section.bytes("pinned", 0);
   if (section.has("channels")) {
     machine.cpu.dram_bytes_per_second =
         static_cast<double>(section.integer("channels", 1, 1024)) * section.bandwidth("channel_bandwidth");

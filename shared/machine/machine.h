@@ -32,6 +32,10 @@ struct Link {
   // Both directions busy: what each one gets then (asymmetric where measured). 0 = independent.
   double duplex_h2d_bytes_per_second = 0;
   double duplex_d2h_bytes_per_second = 0;
+  // Large copies of memory that is not pinned, through a ring of buffers that are (pinned_ring.h), alone; 0: not
+  // measured.
+  double ring_h2d_bytes_per_second = 0;
+  double ring_d2h_bytes_per_second = 0;
 };
 
 /// Rate caps when CPU threads and copies share DRAM (docs/design.md, "Time"). Rates are of useful bytes of each class.
@@ -189,6 +193,7 @@ struct Machine {
   Gpu gpu;
   std::int64_t dram_bytes = 0;
   std::optional<std::int64_t> reserve_bytes;  // of it: what the system and the program itself keep; none: usual
+  std::optional<std::int64_t> pinned_bytes;   // of it: what can be pinned for a GPU's copies; none: all
   Cpu cpu;
   Link link;
   Nvme nvme;

@@ -116,6 +116,10 @@ Link read_link(JsonObject object) {
   link.d2h = read_direction(object.object("d2h"));
   link.duplex_h2d_bytes_per_second = duplex_rate(object, "duplex_h2d_bytes_per_second", link.h2d.bytes_per_second);
   link.duplex_d2h_bytes_per_second = duplex_rate(object, "duplex_d2h_bytes_per_second", link.d2h.bytes_per_second);
+  if (object.has("ring_h2d_bytes_per_second")) {
+    link.ring_h2d_bytes_per_second = positive_rate(object, "ring_h2d_bytes_per_second");
+    link.ring_d2h_bytes_per_second = positive_rate(object, "ring_d2h_bytes_per_second");
+  }
   object.finish();
   return link;
 }
@@ -307,6 +311,7 @@ Machine read_machine(JsonObject object) {
   machine.gpu = read_gpu(object.object("gpu"));
   machine.dram_bytes = object.integer("dram_bytes", 1, kMaxSize);
   machine.reserve_bytes = optional_part(object, "reserve_bytes", machine.dram_bytes);
+  if (object.has("pinned_bytes")) machine.pinned_bytes = object.integer("pinned_bytes", 0, kMaxSize);
   machine.cpu = read_cpu(object.object("cpu"));
   machine.link = read_link(object.object("link"));
   machine.nvme = read_nvme(object.object("nvme"));
@@ -429,6 +434,18 @@ json gpu_json(const Gpu& gpu) {
   return result;
 }
 
+json link_json(const Link& link) {
+  json result = {{"h2d", direction_json(link.h2d)},
+                 {"d2h", direction_json(link.d2h)},
+                 {"duplex_h2d_bytes_per_second", link.duplex_h2d_bytes_per_second},
+                 {"duplex_d2h_bytes_per_second", link.duplex_d2h_bytes_per_second}};
+  if (link.ring_h2d_bytes_per_second > 0) {
+    result["ring_h2d_bytes_per_second"] = link.ring_h2d_bytes_per_second;
+    result["ring_d2h_bytes_per_second"] = link.ring_d2h_bytes_per_second;
+  }
+  return result;
+}
+
 json nvme_json(const Nvme& nvme) {
   json result = {{"bytes", nvme.bytes},
                  {"read_bytes_per_second", nvme.read_bytes_per_second},
@@ -456,14 +473,11 @@ json machine_json(const Machine& machine) {
                  {"gpu", gpu_json(machine.gpu)},
                  {"dram_bytes", machine.dram_bytes},
                  {"cpu", cpu_json(machine.cpu)},
-                 {"link",
-                  {{"h2d", direction_json(machine.link.h2d)},
-                   {"d2h", direction_json(machine.link.d2h)},
-                   {"duplex_h2d_bytes_per_second", machine.link.duplex_h2d_bytes_per_second},
-                   {"duplex_d2h_bytes_per_second", machine.link.duplex_d2h_bytes_per_second}}},
+                 {"link", link_json(machine.link)},
                  {"nvme", nvme_json(machine.nvme)},
                  {"host_op_seconds", machine.host_op_seconds}};
   if (machine.reserve_bytes) result["reserve_bytes"] = *machine.reserve_bytes;
+  if (machine.pinned_bytes) result["pinned_bytes"] = *machine.pinned_bytes;
   return result;
 }
 

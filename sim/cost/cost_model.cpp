@@ -8,6 +8,7 @@
 #include "shared/drive_alignment.h"
 #include "shared/error.h"
 #include "shared/ir/host_pass_names.h"
+#include "shared/machine/pinned_ring.h"
 #include "shared/model/kernels.h"
 #include "sim/cost/rates.h"
 
@@ -66,18 +67,27 @@ class PerTemplate {
 class CostModel {
  public:
   CostModel(const Schedule& schedule, const Model& model, const Machine& machine)
-      : schedule_(schedule), machine_(machine), templates_(schedule, model, machine.software) {}
+      : schedule_(schedule),
+        machine_(machine),
+        templates_(schedule, model, machine.software),
+        directly_copied_bytes_(directly_copied_bytes(schedule, machine)),
+        served_(schedule.lanes.size()) {
+    for (const Op& op : schedule.ops)
+      if (goes_through_ring(op)) served_[static_cast<std::size_t>(op.lane)] = true;
+  }
 
   OpCost cost(const Op& op) {
     op_ = &op;
     on_gpu_ = is_gpu(schedule_.lanes[op.lane].kind);
     OpCost cost = std::visit([this](const auto& work) { return price(work); }, op.work);
-    if (!on_gpu_ || machine_.gpu.is_host) cost.latency_seconds += machine_.host_op_seconds;
-    if (on_gpu_) {
+    // A ring's thread waits and signals as host lanes do, whatever it copies.
+    const bool served = served_[static_cast<std::size_t>(op.lane)];
+    if (!on_gpu_ || machine_.gpu.is_host || served) cost.latency_seconds += machine_.host_op_seconds;
+    if (on_gpu_ && !served) {
       cost.launch_seconds += machine_.gpu.op_launch_seconds;
       cost.latency_seconds += machine_.gpu.op_seconds;
     }
-    if (machine_.gpu.is_host) cost.launch_seconds = 0;  // handing an op to a worker is its host_op_seconds
+    if (machine_.gpu.is_host || served) cost.launch_seconds = 0;  // handing an op to a worker is its host_op_seconds
     return cost;
   }
 
@@ -202,6 +212,7 @@ class CostModel {
     const bool upload = to == TierKind::hbm;
     const LinkDirection& direction = upload ? machine_.link.h2d : machine_.link.d2h;
     if (direction.bytes_per_second <= 0 && direction.curve.empty()) missing(upload ? "link.h2d" : "link.d2h");
+    if (goes_through_ring(*op_)) return ring_copy(upload, direction);
     OpCost cost =
         copy(work, copy_seconds(direction, work.bursts), direction.curve.empty() ? direction.latency_seconds : 0);
     const double bytes = static_cast<double>(op_->reads[0].bytes);
@@ -215,6 +226,51 @@ class CostModel {
       use(cost, kDram, bytes);
       use(cost, kHbm, bytes);
     }
+    return cost;
+  }
+
+  // --- copies of memory that is not pinned
+
+  static std::int64_t directly_copied_bytes(const Schedule& schedule, const Machine& machine) {
+    std::int64_t arena_bytes = 0;
+    for (const Buffer& buffer : schedule.buffers)
+      if (schedule.tiers[buffer.tier].kind == TierKind::dram)
+        arena_bytes = std::max(arena_bytes, buffer.offset_bytes + buffer.bytes);
+    return penstock::directly_copied_bytes(arena_bytes, machine);
+  }
+
+  /// Is it a GPU lane's copy of host memory that lies behind what is pinned?
+  bool goes_through_ring(const Op& op) const {
+    if (!machine_.pinned_bytes || !std::holds_alternative<CopyWork>(op.work)) return false;
+    const auto is_behind = [this](const Access& access) {
+      const Buffer& buffer = schedule_.buffers[access.buffer];
+      return schedule_.tiers[buffer.tier].kind == TierKind::dram &&
+             buffer.offset_bytes + access.offset_bytes + access.bytes > directly_copied_bytes_;
+    };
+    const Access &from = op.reads[0], &to = op.writes[0];
+    return is_gpu(schedule_.lanes[op.lane].kind) && tier(from) != tier(to) && (is_behind(from) || is_behind(to));
+  }
+
+  /// Threads move pieces between memory and slots while the link moves others: whichever is slower sets the rate, and
+  /// of the other one piece is left over, at the beginning or the end.
+  OpCost ring_copy(bool upload, const LinkDirection& direction) const {
+    const Access& access = op_->reads[0];
+    const auto bytes = static_cast<double>(access.bytes);
+    const auto piece = static_cast<double>(ring_piece_bytes(access.bytes));
+    const int threads = machine_.gpu.is_host ? 1 : ring_threads(machine_.cpu.cores);
+    const double measured = upload ? machine_.link.ring_h2d_bytes_per_second : machine_.link.ring_d2h_bytes_per_second;
+    const double moving = dram_rate(machine_.cpu, threads) / 2;  // a byte is read and written
+    if (moving <= 0) missing("cpu.dram");
+    const double on_link = transfer_seconds(direction, piece);
+    const double on_host = piece / moving;
+    const double slower = std::max(on_link, measured > 0 ? piece / measured : on_host);
+    OpCost cost;
+    cost.latency_seconds = std::min(on_link, on_host);
+    cost.fluid_seconds = bytes / piece * slower;
+    use(cost, upload ? kLinkH2d : kLinkD2h, bytes);
+    use(cost, kDram, (machine_.gpu.is_host ? 4 : 3) * bytes);
+    use(cost, kCores, std::min(cost.fluid_seconds, bytes / moving) * threads);
+    if (!machine_.gpu.is_host) use(cost, kHbm, bytes);
     return cost;
   }
 
@@ -255,6 +311,8 @@ class CostModel {
   const Schedule& schedule_;
   const Machine& machine_;
   PerTemplate<OpCost> templates_;
+  const std::int64_t directly_copied_bytes_;
+  std::vector<bool> served_;  // by lane: its copies are a thread's (exec/runtime/served_lane.h), for one needs a ring
   const Op* op_ = nullptr;
   bool on_gpu_ = false;
 };

@@ -7,6 +7,7 @@
 #include "shared/compare/table.h"
 #include "shared/ir/memory_text.h"
 #include "shared/ir/schedule_names.h"
+#include "shared/machine/pinned_ring.h"
 #include "shared/units.h"
 
 namespace penstock::sim {
@@ -44,7 +45,7 @@ std::string memory_text(const std::vector<TierMemory>& memory, const Machine& ma
   std::vector<std::vector<std::string>> rows{{"memory"},  {"  capacity"}, {"  kept"},
                                              {"  arena"}, {"  headroom"}, {"  live bytes"}};
   std::vector<std::string>&head = rows[0], &capacity = rows[1], &kept = rows[2], &arena = rows[3], &headroom = rows[4];
-  std::string for_whom;
+  std::string for_whom, pinned;
   for (const TierMemory& tier : memory) {
     const Capacity all = capacity_of(tier.tier.kind, machine);
     const std::string_view name = tier_names()[static_cast<std::size_t>(tier.tier.kind)];
@@ -54,6 +55,7 @@ std::string memory_text(const std::vector<TierMemory>& memory, const Machine& ma
     if (all.kept_bytes > 0)
       for_whom += fmt::format("{} of {} for {}", for_whom.empty() ? "kept:" : ";", name, all.kept_for);
     arena.push_back(bytes(tier.arena_bytes));
+    if (tier.tier.kind == TierKind::dram) pinned = pinned_text(tier.arena_bytes, machine);
     headroom.push_back(bytes(tier.tier.capacity_bytes - tier.arena_bytes));
   }
   for (int phase = 0; phase < kMemoryPhases; ++phase) {
@@ -61,7 +63,7 @@ std::string memory_text(const std::vector<TierMemory>& memory, const Machine& ma
     for (const TierMemory& tier : memory) row.push_back(bytes(tier.phase_bytes[static_cast<std::size_t>(phase)]));
     rows.push_back(row);
   }
-  return table_text(rows) + (for_whom.empty() ? "" : for_whom + "\n");
+  return table_text(rows) + (for_whom.empty() ? "" : for_whom + "\n") + (pinned.empty() ? "" : pinned + "\n");
 }
 
 std::string contents_text(const std::vector<TierMemory>& memory) {
@@ -91,6 +93,10 @@ ordered_json memory_json(const std::vector<TierMemory>& memory, const Machine& m
                      {"peak_phase", memory_phase_name(tier.peak_phase)},
                      {"phase_bytes", phases},
                      {"content_bytes", contents}});
+    if (tier.tier.kind == TierKind::dram && machine.pinned_bytes) {
+      tiers.back()["pinned_bytes"] = *machine.pinned_bytes;
+      tiers.back()["directly_copied_bytes"] = directly_copied_bytes(tier.arena_bytes, machine);
+    }
   }
   return tiers;
 }

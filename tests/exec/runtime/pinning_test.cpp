@@ -44,7 +44,10 @@ TEST(PinningRefused, NamesTheLimitAndWhatToSet) {
   EXPECT_MENTIONS(text(),
                   "arena of 24.00 GiB cannot be pinned for the GPU's copies (out of memory); 1.00 GiB of it can");
   EXPECT_MENTIONS(text(), "locked memory is 8.00 MiB: `ulimit -l unlimited`");
-  EXPECT_MENTIONS(text(), "--set machine.dram=\"1024 MiB\"");
+  EXPECT_MENTIONS(text(), "through rings of pinned memory, slower");
+  EXPECT_MENTIONS(text(), "--set machine.pinned=\"1024 MiB\"");
+  EXPECT_MENTIONS(pinning_refused_text(24 * kGiB, 100 << 20, "out of memory", limits, root.path()),
+                  "100.00 MiB of it can, less than the 128.00 MiB of rings");
   limits.lockable_bytes = -1;
   EXPECT_MENTIONS(text(), "no limit of this process is in the way");
   limits.container_bytes = 32 * kGiB;

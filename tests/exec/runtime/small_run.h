@@ -42,10 +42,11 @@ class SmallRun {
   using MakeDrive = std::function<std::unique_ptr<Memory>(std::int64_t bytes)>;
 
   /// Without `make_drive` memory stands in for a drive: what is tested then are schedules.
-  explicit SmallRun(const PolicyInput& in, std::uint64_t seed = 7, const MakeDrive& make_drive = {})
+  explicit SmallRun(const PolicyInput& in, std::uint64_t seed = 7, const MakeDrive& make_drive = {},
+                    const HostBackendOptions& options = {})
       : model_(in.model),
         schedule_(make_schedule(in)),
-        backend_(make_host_backend({})),
+        backend_(make_host_backend(options)),
         tokens_(random_tokens(token_shape(in), seed)) {
     require_valid(schedule_);
     const std::int64_t bytes = bytes_on_drive(schedule_);

@@ -193,6 +193,37 @@ TEST(CostModel, OnAHostGpuEverythingTakesCores) {
   EXPECT_EQ(up.latency_seconds, 0.51);
 }
 
+// 64 MiB in eight pieces, of which the link moves one in a second and a thread one in half a second: the link sets the
+// rate, and half a second is left over at the beginning. A byte is read from memory, written to a slot and read there.
+TEST(CostModel, MemoryThatIsNotPinnedGoesThroughARing) {
+  constexpr double kPiece = 8 << 20;
+  Priced tiny;
+  tiny.machine.link.h2d = tiny.machine.link.d2h = {kPiece, 0, {}};
+  tiny.machine.cpu.dram_bytes_per_second = 4 * 4 * kPiece;
+  const int up = tiny.upload("up", TensorKind::weights, 64 << 20),
+            down = tiny.download("down", TensorKind::gradient, 4);
+  tiny.schedule.buffers[1].bytes = 1 << 30;
+  tiny.machine.pinned_bytes = 1 << 30;
+  EXPECT_EQ(tiny.cost(up).latency_seconds, 0);
+  tiny.machine.pinned_bytes = 160 << 20;
+  const OpCost cost = tiny.cost(up);
+  EXPECT_DOUBLE_EQ(cost.latency_seconds, 0.5 + 0.01);  // and what waking the ring's thread takes
+  EXPECT_DOUBLE_EQ(cost.fluid_seconds, 8);
+  EXPECT_DOUBLE_EQ(cost.demand[kLinkH2d], kPiece);
+  EXPECT_DOUBLE_EQ(cost.demand[kDram], 3 * kPiece);
+  EXPECT_DOUBLE_EQ(cost.demand[kHbm], kPiece);
+  EXPECT_DOUBLE_EQ(cost.demand[kCores], 0.5);
+  EXPECT_EQ(cost.launch_seconds, 0);
+  EXPECT_DOUBLE_EQ(tiny.cost(down).demand[kLinkD2h] * tiny.cost(down).fluid_seconds, 4);
+  // As measured, where it was.
+  tiny.machine.link.ring_h2d_bytes_per_second = kPiece / 2;
+  EXPECT_DOUBLE_EQ(tiny.cost(up).fluid_seconds, 16);
+  // With 64 MiB more than rings and spare take, the beginning of the arena is pinned.
+  tiny.machine.pinned_bytes = 256 << 20;
+  EXPECT_EQ(tiny.cost(up).latency_seconds, 0);
+  EXPECT_DOUBLE_EQ(tiny.cost(up).fluid_seconds, 8);
+}
+
 TEST(CostModel, NvmeNeedsADrive) {
   Priced tiny;
   const int read = tiny.copy("read", tiny.add_lane("nvme", LaneKind::nvme_read), 2, 1, TensorKind::moment_m);

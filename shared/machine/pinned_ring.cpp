@@ -1,0 +1,47 @@
+#include "shared/machine/pinned_ring.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "shared/units.h"
+
+namespace penstock {
+namespace {
+
+constexpr std::int64_t kMiB = std::int64_t{1} << 20;
+constexpr std::int64_t kPage = 4096, kLeastPiece = std::int64_t{256} << 10;
+
+std::string size(std::int64_t bytes) { return format_bytes(static_cast<double>(bytes)); }
+
+}  // namespace
+
+std::int64_t directly_copied_bytes(std::int64_t arena_bytes, std::int64_t pinned_bytes) {
+  if (pinned_bytes >= arena_bytes) return arena_bytes;
+  return std::max<std::int64_t>(0, pinned_bytes - kRingsBytes - kPinnedSpareBytes) / kMiB * kMiB;
+}
+
+std::int64_t directly_copied_bytes(std::int64_t arena_bytes, const Machine& machine) {
+  return machine.pinned_bytes ? directly_copied_bytes(arena_bytes, *machine.pinned_bytes) : arena_bytes;
+}
+
+bool can_be_copied(std::int64_t arena_bytes, const Machine& machine) {
+  return !machine.pinned_bytes || *machine.pinned_bytes >= std::min(arena_bytes, kRingsBytes);
+}
+
+std::string pinned_text(std::int64_t arena_bytes, const Machine& machine) {
+  const std::int64_t direct = directly_copied_bytes(arena_bytes, machine);
+  if (direct >= arena_bytes) return "";
+  return fmt::format("pinned: {} of dram, so {} of the arena are copied directly and {} through rings of {}, slower",
+                     size(*machine.pinned_bytes), size(direct), size(arena_bytes - direct), size(kRingsBytes));
+}
+
+std::int64_t ring_piece_bytes(std::int64_t bytes) {
+  const std::int64_t eighth = (bytes / 8 + kPage - 1) / kPage * kPage;
+  const std::int64_t piece = std::clamp(eighth, kLeastPiece, kRingSlotBytes);
+  return std::max<std::int64_t>(1, std::min(piece, bytes));
+}
+
+int ring_threads(int cores) { return std::clamp(cores / 4, 1, 4); }
+
+}  // namespace penstock

@@ -1,0 +1,47 @@
+// How host memory is copied to and from a GPU where the system pins less than the arena takes.
+//
+// What can be pinned is the beginning of the arena, whose copies go as ever, and a ring of slots for each lane with
+// other copies: threads of the host move piece after piece between the arena and a slot while the GPU's copy engine
+// moves the pieces before between their slots and the GPU. The same figures decide what a run does and what is
+// predicted of it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "shared/machine/machine.h"
+
+namespace penstock {
+
+/// Of one lane. Four slots keep the copy engine busy while threads are woken late; 8 MiB take 0.15 ms over PCIe 5, a
+/// hundred times what handing a piece over costs.
+inline constexpr std::int64_t kRingSlotBytes = std::int64_t{8} << 20;
+inline constexpr int kRingSlots = 4;
+/// A schedule has a lane for uploads, one for downloads, or one for both; others would wait for a ring.
+inline constexpr int kMostRings = 4;
+/// What is pinned for rings whatever the arena takes; a run needs that much.
+inline constexpr std::int64_t kRingsBytes = kMostRings * kRingSlots * kRingSlotBytes;
+/// What is left to the driver and its libraries, which pin buffers of their own.
+inline constexpr std::int64_t kPinnedSpareBytes = std::int64_t{64} << 20;
+
+/// Of the arena's bytes, from its beginning, those that are pinned themselves if `pinned_bytes` can be: all, or what
+/// rings and spare leave, in whole MiB; never negative.
+std::int64_t directly_copied_bytes(std::int64_t arena_bytes, std::int64_t pinned_bytes);
+/// The same on a machine; all where it does not say what can be pinned.
+std::int64_t directly_copied_bytes(std::int64_t arena_bytes, const Machine& machine);
+
+/// Whether a run can do with what can be pinned: all of the arena, or rings at least.
+bool can_be_copied(std::int64_t arena_bytes, const Machine& machine);
+
+/// "pinned: 1 GiB of dram, so 832 MiB of the arena are copied directly and 2.31 GiB through rings of 128 MiB, slower";
+/// empty if all is copied directly.
+std::string pinned_text(std::int64_t arena_bytes, const Machine& machine);
+
+/// One piece of a copy of `bytes`: a slot, or an eighth of a copy that is less than eight slots, so that its pieces
+/// overlap too; at least 256 KiB, in whole pages. 1 for nothing.
+std::int64_t ring_piece_bytes(std::int64_t bytes);
+
+/// Threads that move the pieces of one lane on a host with so many cores.
+int ring_threads(int cores);
+
+}  // namespace penstock
