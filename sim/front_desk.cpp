@@ -7,7 +7,6 @@
 #include "shared/ir/checker.h"
 #include "shared/ir/schedule_json.h"
 #include "shared/ir/schedule_names.h"
-#include "shared/machine/pinned_ring.h"
 #include "shared/policy/parameters.h"
 #include "shared/units.h"
 #include "sim/planner/candidate_text.h"
@@ -101,10 +100,6 @@ std::vector<TierMemory> memory_on(const Schedule& schedule, const Scenario& scen
 std::string excess_text(const std::vector<TierMemory>& memory, const Machine& machine) {
   std::string text;
   for (const TierMemory& tier : memory) {
-    if (tier.tier.kind == TierKind::dram && !can_be_copied(tier.arena_bytes, machine))
-      text += fmt::format("{}of dram {} can be pinned, and the rings for what cannot need {}", text.empty() ? "" : "; ",
-                          format_bytes(static_cast<double>(*machine.pinned_bytes)),
-                          format_bytes(static_cast<double>(kRingsBytes)));
     const std::int64_t excess = tier.arena_bytes - tier.tier.capacity_bytes;
     if (excess <= 0) continue;
     text += fmt::format("{}{} needs {} and has {}, {} too little (most in phase {}, {} live)", text.empty() ? "" : "; ",

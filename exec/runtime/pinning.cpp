@@ -7,6 +7,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "shared/error.h"
 #include "shared/machine/pinned_ring.h"
 #include "shared/units.h"
 
@@ -44,7 +45,15 @@ std::string what_to_set(std::int64_t wanted, const MemoryLimits& limits, const s
 
 std::int64_t pinned_limit() {
   const char* const text = std::getenv(kVariable);
-  return text == nullptr || *text == '\0' ? -1 : parse_bytes(text, std::string("the environment's ") + kVariable);
+  if (text == nullptr || *text == '\0') return -1;
+  const std::string place = std::string("the environment's ") + kVariable;
+  const std::int64_t limit = parse_bytes(text, place);
+  if (limit < kRingsBytes)
+    throw InputError(
+        fmt::format("{}: expected at least {}, what the rings take through which memory is copied that is "
+                    "not pinned; found \"{}\"",
+                    place, size(kRingsBytes), text));
+  return limit;
 }
 
 std::int64_t largest_pinnable(std::int64_t wanted, const std::function<bool(std::int64_t bytes)>& pin) {
@@ -67,10 +76,10 @@ std::string pinning_refused_text(std::int64_t wanted, std::int64_t pinnable, con
                                         size(wanted), reason, size(pinnable));
   const std::string set = what_to_set(wanted, limits, root);
   if (pinnable < kRingsBytes)
-    return fmt::format("{}, less than the {} of rings through which copies of memory that is not pinned would go. {}",
+    return fmt::format("{}, less than the {} of rings through which copies of memory that is not pinned would go: {}",
                        place, size(kRingsBytes), set);
   return fmt::format(
-      "{}, and copies of the rest go through rings of pinned memory, slower. {}. To plan for it: --set "
+      "{}, and copies of the rest go through rings of pinned memory, slower: {}. To plan for it: --set "
       "machine.pinned=\"{} MiB\"",
       place, set, pinnable >> 20);
 }

@@ -16,7 +16,8 @@ namespace penstock::exec {
 inline constexpr std::int64_t kPinStep = std::int64_t{64} << 20;
 
 /// Of the environment's PENSTOCK_PINNED_LIMIT ("1 GiB"): what a run may pin, as if the system refused more; -1: it is
-/// not set. For machines that pin less than this one. Throws InputError for what is no size.
+/// not set. For machines that pin less than this one. Throws InputError for what is no size, or less
+/// than rings take.
 std::int64_t pinned_limit();
 
 /// The most of `wanted` bytes, in whole steps, that can be pinned: `pin` pins and releases that many and says if it

@@ -10,6 +10,7 @@
 #include "shared/machine/card_and_host.h"
 #include "shared/machine/drive_limits.h"
 #include "shared/machine/machine.h"
+#include "shared/machine/pinned_ring.h"
 #include "shared/toml_reader.h"
 #include "shared/units.h"
 
@@ -72,7 +73,7 @@ void read_dram(const TomlDocument& document, Machine& machine) {
   machine.dram_bytes = section.bytes("capacity", 1 << 20);
   if (section.has("most")) section.bytes("most", 1 << 20);  // of hosts: read_host_figures
   if (section.has("reserve")) machine.reserve_bytes = kept_bytes(section, "reserve", "capacity", machine.dram_bytes);
-  if (section.has("pinned")) machine.pinned_bytes = section.bytes("pinned", 0);
+  if (section.has("pinned")) machine.pinned_bytes = section.bytes("pinned", kRingsBytes);
   if (section.has("channels")) {
     machine.cpu.dram_bytes_per_second =
         static_cast<double>(section.integer("channels", 1, 1024)) * section.bandwidth("channel_bandwidth");

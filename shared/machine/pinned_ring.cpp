@@ -25,10 +25,6 @@ std::int64_t directly_copied_bytes(std::int64_t arena_bytes, const Machine& mach
   return machine.pinned_bytes ? directly_copied_bytes(arena_bytes, *machine.pinned_bytes) : arena_bytes;
 }
 
-bool can_be_copied(std::int64_t arena_bytes, const Machine& machine) {
-  return !machine.pinned_bytes || *machine.pinned_bytes >= std::min(arena_bytes, kRingsBytes);
-}
-
 std::string pinned_text(std::int64_t arena_bytes, const Machine& machine) {
   const std::int64_t direct = directly_copied_bytes(arena_bytes, machine);
   if (direct >= arena_bytes) return "";

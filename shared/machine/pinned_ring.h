@@ -19,7 +19,7 @@ inline constexpr std::int64_t kRingSlotBytes = std::int64_t{8} << 20;
 inline constexpr int kRingSlots = 4;
 /// A schedule has a lane for uploads, one for downloads, or one for both; others would wait for a ring.
 inline constexpr int kMostRings = 4;
-/// What is pinned for rings whatever the arena takes; a run needs that much.
+/// What is pinned for rings, whatever the arena takes: the least that anybody may say can be pinned.
 inline constexpr std::int64_t kRingsBytes = kMostRings * kRingSlots * kRingSlotBytes;
 /// What is left to the driver and its libraries, which pin buffers of their own.
 inline constexpr std::int64_t kPinnedSpareBytes = std::int64_t{64} << 20;
@@ -29,9 +29,6 @@ inline constexpr std::int64_t kPinnedSpareBytes = std::int64_t{64} << 20;
 std::int64_t directly_copied_bytes(std::int64_t arena_bytes, std::int64_t pinned_bytes);
 /// The same on a machine; all where it does not say what can be pinned.
 std::int64_t directly_copied_bytes(std::int64_t arena_bytes, const Machine& machine);
-
-/// Whether a run can do with what can be pinned: all of the arena, or rings at least.
-bool can_be_copied(std::int64_t arena_bytes, const Machine& machine);
 
 /// "pinned: 1 GiB of dram, so 832 MiB of the arena are copied directly and 2.31 GiB through rings of 128 MiB, slower";
 /// empty if all is copied directly.

@@ -13,6 +13,7 @@
 #include "shared/files.h"
 #include "shared/json_reader.h"
 #include "shared/machine/drive_limits.h"
+#include "shared/machine/pinned_ring.h"
 #include "shared/machine/profile.h"
 #include "shared/model/kernels.h"
 #include "shared/nearest_name.h"
@@ -311,7 +312,7 @@ Machine read_machine(JsonObject object) {
   machine.gpu = read_gpu(object.object("gpu"));
   machine.dram_bytes = object.integer("dram_bytes", 1, kMaxSize);
   machine.reserve_bytes = optional_part(object, "reserve_bytes", machine.dram_bytes);
-  if (object.has("pinned_bytes")) machine.pinned_bytes = object.integer("pinned_bytes", 0, kMaxSize);
+  if (object.has("pinned_bytes")) machine.pinned_bytes = object.integer("pinned_bytes", kRingsBytes, kMaxSize);
   machine.cpu = read_cpu(object.object("cpu"));
   machine.link = read_link(object.object("link"));
   machine.nvme = read_nvme(object.object("nvme"));

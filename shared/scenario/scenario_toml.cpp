@@ -178,7 +178,7 @@ class ScenarioReader {
     if (section.has("dram")) machine.dram_bytes = section.bytes("dram", 1 << 20);
     if (section.has("reserve")) machine.reserve_bytes = section.bytes("reserve", 0);
     if (section.has("context")) machine.gpu.context_bytes = section.bytes("context", 0);
-    if (section.has("pinned")) machine.pinned_bytes = section.bytes("pinned", 0);
+    if (section.has("pinned")) machine.pinned_bytes = section.bytes("pinned", kRingsBytes);
     require_room(section, "dram", "reserve", machine.dram_bytes, reserve_bytes(machine));
     require_room(section, "hbm", "context", machine.gpu.hbm_bytes, context_bytes(machine));
     if (section.has("nvme")) machine.nvme.bytes = section.bytes("nvme", 0);

@@ -63,6 +63,8 @@ TEST(PinnedLimit, IsReadFromTheEnvironment) {
   ::setenv("PENSTOCK_PINNED_LIMIT", "1 GiB", 1);
   EXPECT_EQ(pinned_limit(), kGiB);
   EXPECT_MENTIONS(pinning_refused_text(2 * kGiB, kGiB, "", {}, "/nowhere"), "PENSTOCK_PINNED_LIMIT is 1 GiB: raise or");
+  ::setenv("PENSTOCK_PINNED_LIMIT", "100 MiB", 1);
+  EXPECT_THROW(pinned_limit(), InputError);
   ::setenv("PENSTOCK_PINNED_LIMIT", "much", 1);
   EXPECT_THROW(pinned_limit(), InputError);
   ::unsetenv("PENSTOCK_PINNED_LIMIT");
