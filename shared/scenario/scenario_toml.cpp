@@ -15,6 +15,7 @@
 #include "shared/ir/memory.h"
 #include "shared/machine/card_and_host.h"
 #include "shared/machine/part_names.h"
+#include "shared/machine/pinned_ring.h"
 #include "shared/model/config_json.h"
 #include "shared/model/frozen_layers.h"
 #include "shared/model/library_workspace.h"
