@@ -14,7 +14,7 @@
 #include "exec/cuda/backend.h"
 #include "exec/runtime/limits.h"
 #include "exec/runtime/machine_name.h"
-#include "shared/machine/pinned_ring.h"
+#include "shared/pinned_ring.h"
 
 namespace penstock::exec {
 namespace {

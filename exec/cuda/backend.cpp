@@ -27,7 +27,7 @@
 #include "exec/runtime/pinning.h"
 #include "exec/runtime/served_lane.h"
 #include "shared/error.h"
-#include "shared/machine/pinned_ring.h"
+#include "shared/pinned_ring.h"
 
 namespace penstock::exec {
 namespace {

@@ -13,6 +13,7 @@
 #include "exec/runtime/limits.h"
 #include "exec/runtime/pinning.h"
 #include "exec/runtime/served_lane.h"
+#include "shared/pinned_ring.h"
 
 namespace penstock::exec {
 namespace {

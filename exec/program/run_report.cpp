@@ -10,7 +10,7 @@
 #include "shared/ir/memory_text.h"
 #include "shared/ir/schedule_json.h"
 #include "shared/ir/schedule_names.h"
-#include "shared/machine/pinned_ring.h"
+#include "shared/machine/pinned_memory.h"
 #include "shared/model/frozen_layers.h"
 #include "shared/model/kernels.h"
 #include "shared/standard_streams.h"

@@ -1,4 +1,4 @@
-// Copies between the GPU and host memory that is not pinned, through slots that are (shared/machine/pinned_ring.h says
+// Copies between the GPU and host memory that is not pinned, through slots that are (shared/pinned_ring.h says
 // how many and how large). The calling thread and its helpers move pieces between memory and slots; a link moves them
 // between slots and the GPU meanwhile.
 //
@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "shared/machine/pinned_ring.h"
+#include "shared/pinned_ring.h"
 
 namespace penstock::exec {
 

@@ -8,7 +8,7 @@
 #include <iterator>
 
 #include "shared/error.h"
-#include "shared/machine/pinned_ring.h"
+#include "shared/pinned_ring.h"
 #include "shared/units.h"
 
 namespace penstock::exec {

@@ -1,6 +1,6 @@
 // How much host memory the system lets a run pin for a GPU's copies, and what to do about a refusal. Pinning is tried
 // before training: the arena is pinned whole, and where that is refused, in steps, to learn how much can be. Copies of the
-// rest go through a ring (shared/machine/pinned_ring.h).
+// rest go through a ring (shared/pinned_ring.h).
 #pragma once
 
 #include <cstdint>

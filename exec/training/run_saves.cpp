@@ -151,8 +151,7 @@ void RunSaves::begin(const Training& training, const RunDescription& description
       begun_.reset();
       throw;
     }
-  begin_writing({training.steps_done(), description}, training,
-                snapshot_ ? snapshot_->states() : training.states());
+  begin_writing({training.steps_done(), description}, training, snapshot_ ? snapshot_->states() : training.states());
   begun.times.stall_seconds = begun.times.waited_seconds + seconds_since(start);
 }
 

@@ -67,9 +67,9 @@ void Training::load(const StateSource& source, std::int64_t steps_done) {
 }
 
 void Training::gate_updates(const StateUpdates& updates) {
-  const int ops = static_cast<int>(program_.ops.size());
-  program_.gates = model_.layer_count();
-  for (BoundOp& op : program_.ops)
+  const int ops = static_cast<int>(bound_.ops.size());
+  bound_.gates = model_.layer_count();
+  for (BoundOp& op : bound_.ops)
     for (const int layer : updates.layers[static_cast<std::size_t>(op.op->id)])
       op.predecessors.push_back({ops + layer, 0, false});
 }

@@ -10,7 +10,7 @@
 #include "shared/machine/card_and_host.h"
 #include "shared/machine/drive_limits.h"
 #include "shared/machine/machine.h"
-#include "shared/machine/pinned_ring.h"
+#include "shared/pinned_ring.h"
 #include "shared/toml_reader.h"
 #include "shared/units.h"
 

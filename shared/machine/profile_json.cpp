@@ -13,10 +13,10 @@
 #include "shared/files.h"
 #include "shared/json_reader.h"
 #include "shared/machine/drive_limits.h"
-#include "shared/machine/pinned_ring.h"
 #include "shared/machine/profile.h"
 #include "shared/model/kernels.h"
 #include "shared/nearest_name.h"
+#include "shared/pinned_ring.h"
 
 namespace penstock {
 namespace {

@@ -8,8 +8,9 @@
 #include "shared/drive_alignment.h"
 #include "shared/error.h"
 #include "shared/ir/host_pass_names.h"
-#include "shared/machine/pinned_ring.h"
+#include "shared/machine/pinned_memory.h"
 #include "shared/model/kernels.h"
+#include "shared/pinned_ring.h"
 #include "sim/cost/rates.h"
 
 namespace penstock::sim {

@@ -7,7 +7,7 @@
 #include "shared/compare/table.h"
 #include "shared/ir/memory_text.h"
 #include "shared/ir/schedule_names.h"
-#include "shared/machine/pinned_ring.h"
+#include "shared/machine/pinned_memory.h"
 #include "shared/units.h"
 
 namespace penstock::sim {

@@ -1,7 +1,8 @@
-#include "shared/machine/pinned_ring.h"
+#include "shared/pinned_ring.h"
 
 #include <gtest/gtest.h>
 
+#include "shared/machine/pinned_memory.h"
 #include "tests/shared/error_text.h"
 
 namespace penstock {

@@ -1,10 +1,6 @@
-#include "shared/machine/pinned_ring.h"
-
-#include <fmt/format.h>
+#include "shared/pinned_ring.h"
 
 #include <algorithm>
-
-#include "shared/units.h"
 
 namespace penstock {
 namespace {
@@ -12,24 +8,11 @@ namespace {
 constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 constexpr std::int64_t kPage = 4096, kLeastPiece = std::int64_t{256} << 10;
 
-std::string size(std::int64_t bytes) { return format_bytes(static_cast<double>(bytes)); }
-
 }  // namespace
 
 std::int64_t directly_copied_bytes(std::int64_t arena_bytes, std::int64_t pinned_bytes) {
   if (pinned_bytes >= arena_bytes) return arena_bytes;
   return std::max<std::int64_t>(0, pinned_bytes - kRingsBytes - kPinnedSpareBytes) / kMiB * kMiB;
-}
-
-std::int64_t directly_copied_bytes(std::int64_t arena_bytes, const Machine& machine) {
-  return machine.pinned_bytes ? directly_copied_bytes(arena_bytes, *machine.pinned_bytes) : arena_bytes;
-}
-
-std::string pinned_text(std::int64_t arena_bytes, const Machine& machine) {
-  const std::int64_t direct = directly_copied_bytes(arena_bytes, machine);
-  if (direct >= arena_bytes) return "";
-  return fmt::format("pinned: {} of dram, so {} of the arena are copied directly and {} through rings of {}, slower",
-                     size(*machine.pinned_bytes), size(direct), size(arena_bytes - direct), size(kRingsBytes));
 }
 
 std::int64_t ring_piece_bytes(std::int64_t bytes) {

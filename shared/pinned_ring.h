@@ -7,9 +7,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
-
-#include "shared/machine/machine.h"
 
 namespace penstock {
 
@@ -27,13 +24,6 @@ inline constexpr std::int64_t kPinnedSpareBytes = std::int64_t{64} << 20;
 /// Of the arena's bytes, from its beginning, those that are pinned themselves if `pinned_bytes` can be: all, or what
 /// rings and spare leave, in whole MiB; never negative.
 std::int64_t directly_copied_bytes(std::int64_t arena_bytes, std::int64_t pinned_bytes);
-/// The same on a machine; all where it does not say what can be pinned.
-std::int64_t directly_copied_bytes(std::int64_t arena_bytes, const Machine& machine);
-
-/// "pinned: 1 GiB of dram, so 832 MiB of the arena are copied directly and 2.31 GiB through rings of 128 MiB, slower";
-/// empty if all is copied directly.
-std::string pinned_text(std::int64_t arena_bytes, const Machine& machine);
-
 /// One piece of a copy of `bytes`: a slot, or an eighth of a copy that is less than eight slots, so that its pieces
 /// overlap too; at least 256 KiB, in whole pages. 1 for nothing.
 std::int64_t ring_piece_bytes(std::int64_t bytes);
