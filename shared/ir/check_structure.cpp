@@ -67,6 +67,9 @@ class StructureCheck {
     if (batch.chunk_tokens < 1 || batch.chunk_tokens >= batch.sequence_length || batch.sequences != 1)
       fault(-1, "{} sequences of {} tokens in chunks of {}: expected one sequence, and chunks shorter than it",
             batch.sequences, batch.sequence_length, batch.chunk_tokens);
+    else if ((batch.sequence_length - 1) / batch.chunk_tokens >= kMaxChunks)
+      fault(-1, "sequences of {} tokens in chunks of {}: expected at most {} chunks of each", batch.sequence_length,
+            batch.chunk_tokens, kMaxChunks);
     else if (schedule_.micro_batches % schedule_.chunks() != 0)
       fault(-1, "{} micro-batches per step: expected a multiple of the {} chunks of a sequence",
             schedule_.micro_batches, schedule_.chunks());

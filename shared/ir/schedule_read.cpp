@@ -224,6 +224,9 @@ class Reader {
       top.fail("micro_batch",
                fmt::format("expected one sequence that is longer than chunk_tokens = {}, found {} of {} tokens",
                            shape.chunk_tokens, shape.sequences, shape.sequence_length));
+    if ((shape.sequence_length - 1) / shape.chunk_tokens >= kMaxChunks)
+      top.fail("micro_batch", fmt::format("expected at most {} chunks of a sequence, found chunks of {} of {} tokens",
+                                          kMaxChunks, shape.chunk_tokens, shape.sequence_length));
     if (schedule_.micro_batches % schedule_.chunks() != 0)
       top.fail("micro_batches", fmt::format("expected a multiple of the {} chunks of a sequence, found {}",
                                             schedule_.chunks(), schedule_.micro_batches));

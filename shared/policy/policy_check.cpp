@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "shared/error.h"
+#include "shared/ir/limits.h"
 #include "shared/policy/plan.h"
 #include "shared/units.h"
 
@@ -11,8 +12,6 @@ constexpr std::int64_t kLongestSequence = std::int64_t{1} << 26;
 constexpr std::int64_t kMostTokens = std::int64_t{1} << 31;  // of one micro-batch
 constexpr std::int64_t kMostOps = 4'000'000;
 constexpr std::int64_t kMostLibraryBytes = std::int64_t{1} << 48;  // far above every machine's memory
-
-constexpr std::int64_t kMostChunks = 256;  // of a sequence: an op names a value for each chunk before its own
 
 bool is_cut(const PolicyInput& input) { return input.chunk_tokens > 0 && input.chunk_tokens < input.sequence_length; }
 std::int64_t chunks(const PolicyInput& input) {
@@ -44,12 +43,12 @@ void check_workload(const PolicyInput& input) {
         fmt::format("chunk_tokens = {} cuts sequences of {} tokens, and a micro-batch is one chunk then: set "
                     "micro_batch = 1 (found {})",
                     input.chunk_tokens, input.sequence_length, input.micro_batch));
-  if (is_cut(input) && chunks(input) > kMostChunks)
+  if (is_cut(input) && chunks(input) > kMaxChunks)
     fail(
         fmt::format("chunk_tokens = {} cuts sequences of {} tokens into {} chunks: expected at most {}, so at least "
                     "{} tokens each",
-                    input.chunk_tokens, input.sequence_length, chunks(input), kMostChunks,
-                    (input.sequence_length + kMostChunks - 1) / kMostChunks));
+                    input.chunk_tokens, input.sequence_length, chunks(input), kMaxChunks,
+                    (input.sequence_length + kMaxChunks - 1) / kMaxChunks));
   if (input.micro_batch * input.sequence_length > kMostTokens)
     fail(fmt::format("a micro-batch of {} sequences of {} tokens is absurdly large", input.micro_batch,
                      input.sequence_length));

@@ -2,7 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdint>
+#include <map>
 #include <stdexcept>
+#include <string>
+#include <vector>
 
 #include "tests/shared/policy/small_models.h"
 
@@ -51,6 +56,34 @@ TEST(CalibrationOps, CoverEveryKernelThatASchedulesOpsCanHave) {
                     EXPECT_TRUE(tables.has(kernel)) << kernel.name();
         }
     }
+}
+
+/// A sequence of 40 in chunks of 12: the first, and the third, which is the last whole one; kernels but attention are
+/// those of either.
+TEST(CalibrationOps, OfChunksAreOfTheFirstAndTheLastWholeOne) {
+  Scenario scenario = small_scenario(small::llama());
+  scenario.sequence_length = 40;
+  scenario.micro_batch = 1;
+  scenario.chunk_tokens = 12;
+  const std::vector<BatchShape> shapes = calibration_shapes(scenario);
+  ASSERT_EQ(shapes.size(), 2u);
+  EXPECT_EQ(shapes[0].past, 0);
+  EXPECT_EQ(shapes[1].past, 24);
+  EXPECT_EQ(shapes[1].sequence_length, 12);
+  KernelTables tables = tables_of(scenario);
+  tables.require_all(scenario);
+  Gpu gpu;
+  gpu.hbm_bytes_per_second = 1e12;
+  std::map<std::string, double> spread;
+  tables.fill(gpu, spread);
+  ASSERT_EQ(gpu.attentions.size(), 2u);
+  std::vector<std::int64_t> pasts{gpu.attentions[0].past, gpu.attentions[1].past};
+  std::sort(pasts.begin(), pasts.end());
+  EXPECT_EQ(pasts, (std::vector<std::int64_t>{0, 24}));
+  for (const AttentionPoint& point : gpu.attentions) {
+    EXPECT_EQ(point.forward_seconds, 1);
+    EXPECT_EQ(point.backward_seconds, 1);
+  }
 }
 
 Kernel product(KernelId id, std::int64_t m, bool accumulates, std::int64_t count = 1) {

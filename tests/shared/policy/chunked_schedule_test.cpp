@@ -194,6 +194,8 @@ TEST(ChunkedSchedules, AreReadAsTheyWereWritten) {
     return error_text([&] { parse_schedule(other, "x"); });
   };
   EXPECT_MENTIONS(changed("\"chunk_tokens\": 13", "\"chunk_tokens\": 32"), "longer than chunk_tokens = 32");
+  EXPECT_MENTIONS(changed("\"sequence_length\": 32,", "\"sequence_length\": 2147483647,"),
+                  "expected at most 256 chunks");
   EXPECT_MENTIONS(changed("\"micro_batches\": 12", "\"micro_batches\": 11"), "a multiple of the 3 chunks");
 }
 

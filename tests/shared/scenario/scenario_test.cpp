@@ -352,6 +352,10 @@ TEST_F(ScenarioFile, WorkloadIsChecked) {
   EXPECT_EQ(refusal(replaced(kScenario, "micro_batch = 2", "micro_batch = 3")),
             "s.toml:8: [workload] micro_batch: 3 does not divide sequences = 8; every micro-batch has the same size");
   EXPECT_MENTIONS(refusal(replaced(kScenario, "micro_batch = 2", "micro_batch = 16")), "does not divide");
+  EXPECT_MENTIONS(refusal(replaced(kScenario, "micro_batch = 2", "micro_batch = 2\nchunk_tokens = 100")),
+                  "s.toml:9: [workload] chunk_tokens: 100 cuts sequences of");
+  EXPECT_MENTIONS(refusal(replaced(kScenario, "micro_batch = 2", "micro_batch = 2\nchunk_tokens = -1")),
+                  "expected a whole number from 0");
   EXPECT_MENTIONS(refusal(replaced(kScenario, "sequences = 8", "sequences = 0")), "found 0");
   EXPECT_MENTIONS(refusal(replaced(kScenario, "sequences = 8", "sequences = 100000000")), "found 100000000");
   EXPECT_MENTIONS(refusal(replaced(kScenario, "sequence_length = 128", "sequence_length = -1")), "found -1");
