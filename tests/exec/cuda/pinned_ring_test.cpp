@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "exec/cuda/stream_memory.h"
 #include "tests/exec/cuda/gpu_test.h"
 
 namespace penstock::exec {
