@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string>
 
-#include "exec/cuda/error.h"
+#include "exec/cuda/chunk_keys.h"
 #include "shared/error.h"
 #include "shared/model/library_workspace.h"
 #include "shared/model/rotary_frequencies.h"
@@ -118,11 +118,9 @@ void DecoderOp::make_qkv() {
 
 /// Keys and values of the chunk, behind those of the chunks before it.
 void DecoderOp::hand_on_keys() {
-  const std::int64_t bytes = 2 * kv_elements(model_, 1);
-  PENSTOCK_CUDA(cudaMemcpy2DAsync(op_.get<TemplateOperand::kv>() + kv_elements(model_, op_.batch.past),
-                                  static_cast<std::size_t>(bytes), at(Activation::qkv) + model_.query_columns(),
-                                  static_cast<std::size_t>(2 * model_.qkv_columns()), static_cast<std::size_t>(bytes),
-                                  static_cast<std::size_t>(tokens_), cudaMemcpyDeviceToDevice, stream_));
+  penstock::exec::hand_on_keys(at(Activation::qkv) + model_.query_columns(), model_.qkv_columns(),
+                               op_.get<TemplateOperand::kv>() + kv_elements(model_, op_.batch.past),
+                               kv_elements(model_, 1), tokens_, stream_);
   mark(KernelId::keys_and_values);
 }
 

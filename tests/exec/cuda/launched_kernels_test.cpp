@@ -8,6 +8,7 @@
 #include "exec/cuda/templates.h"
 #include "tests/exec/kernel_cases.h"
 
+#include "exec/cuda/chunk_keys.h"
 #include "exec/cuda/gradient_memory.h"
 
 namespace penstock::exec {
@@ -28,8 +29,8 @@ std::vector<MatmulChoice> Matmul::choices() const { return {}; }
 struct Attention::Plans {};
 Attention::Attention() = default;
 Attention::~Attention() = default;
-void Attention::forward(const AttentionSpec&, const std::int32_t*, const std::uint16_t*, std::uint16_t*, float*,
-                        LibraryWorkspace, Stream) {}
+void Attention::forward(const AttentionSpec&, const std::int32_t*, const std::uint16_t*, const ChunkKeys&,
+                        std::uint16_t*, float*, LibraryWorkspace, Stream) {}
 void Attention::backward(const AttentionSpec&, const AttentionBackward&, const AttentionPiece&, bool, LibraryWorkspace,
                          Stream) {}
 
@@ -39,6 +40,7 @@ GradientTarget gradient_at(const TemplateBinding& binding, std::int64_t offset) 
       offset);
 }
 void clear_gradient_padding(const TemplateBinding&, Stream) {}
+void hand_on_keys(const std::uint16_t*, std::int64_t, std::uint16_t*, std::int64_t, std::int64_t, Stream) {}
 
 void rms_norm_forward(const std::uint16_t*, const std::uint16_t*, std::uint16_t*, std::int64_t, std::int64_t, float,
                       Stream) {}
