@@ -2,9 +2,9 @@
 // would hide what is missing until somebody compiles without them, as the page's preset does. Held by names in the text.
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
 #include <cctype>
 #include <cstddef>
-#include <fmt/format.h>
 #include <map>
 #include <set>
 #include <string>

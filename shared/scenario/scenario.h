@@ -64,8 +64,8 @@ struct Scenario {
   std::string name;  // file stem
   Model model;
   std::filesystem::path model_file;  // [model] config; empty: the scenario was made of something else
-  Machine machine;                 // hardware file, card and host, or profile, after the overrides of [machine]
-  std::filesystem::path software;  // [machine] software; empty: not given
+  Machine machine;                   // hardware file, card and host, or profile, after the overrides of [machine]
+  std::filesystem::path software;    // [machine] software; empty: not given
   std::vector<std::filesystem::path> nvme_paths;  // [machine] nvme_path: folders in which a run keeps what is on NVMe
   std::map<std::string, GivenSetting> software_settings;
   std::int64_t sequence_length = 0;

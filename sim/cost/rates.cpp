@@ -129,7 +129,8 @@ double attention_rate(const Gpu& gpu, const Kernel& kernel) {
 
 /// Of a chunk: whether the library takes it (shared/model/library_workspace.h).
 bool is_for_library(const AttentionSpec& chunk, bool ordered_backward) {
-  const bool has_room = !ordered_backward || 2 * chunk.group() * chunk.length * chunk.length < kAttentionWorkspaceBudget;
+  const bool has_room =
+      !ordered_backward || 2 * chunk.group() * chunk.length * chunk.length < kAttentionWorkspaceBudget;
   return chunk.rows == BatchKind::windows && chunk.length % 64 == 0 && chunk.past % 64 == 0 && chunk.length >= 128 &&
          has_room;
 }
@@ -190,7 +191,8 @@ KernelSeconds between_pasts(const Gpu& gpu, const AttentionSpec& spec, bool back
 KernelSeconds attention_seconds(const Gpu& gpu, const Kernel& kernel, double rate) {
   const bool backward = kernel.kind == KernelKind::attention_backward;
   const AttentionSpec& spec = kernel.attention;
-  const bool packed = spec.rows == BatchKind::packed, is_own = packed || (spec.is_chunk && !is_for_library(spec, backward && gpu.deterministic));
+  const bool packed = spec.rows == BatchKind::packed,
+             is_own = packed || (spec.is_chunk && !is_for_library(spec, backward && gpu.deterministic));
   if (spec.is_chunk)
     if (const KernelSeconds seconds = between_pasts(gpu, spec, backward); seconds.burst > 0) return seconds;
   const AttentionPoint* nearest = nearest_attention(gpu, spec, spec.is_chunk);
