@@ -47,11 +47,11 @@ json if_used(bool used, const json& value) { return used ? value : json(); }
 void describe_config(const ModelConfig& config, Describer& describer) {
   // All members, so that a new one does not compile before it is described here or left out for a reason.
   const auto& [name, family, hidden, intermediate, decoder_layers, heads, kv_heads, head_dim, vocabulary, max_positions,
-               tied_embeddings, qkv_bias, qk_norm, rms_epsilon, rope_theta, rope_factor, rope_low_freq_factor,
-               rope_high_freq_factor, rope_original_positions, sliding_window, first_window_layer, rope_scaling,
-               rope_scaling_from, frozen] = config;
+               tied_embeddings, qkv_bias, qk_norm, qk_norm_whole, rms_epsilon, rope_theta, rope_factor,
+               rope_low_freq_factor, rope_high_freq_factor, rope_original_positions, sliding_window, first_window_layer,
+               rope_scaling, rope_scaling_from, experts, frozen] = config;
   // Four are not described: nothing is trained on sequences that they reach (require_computed). What is frozen is the
-  // optimizer's.
+  // optimizer's. qk_norm_whole goes with the family.
   const bool scaled = rope_factor != 1;
   describer.add("model_type", kNever, model_family_names()[static_cast<std::size_t>(family)]);
   describer.add("hidden_size", kNever, hidden);
@@ -65,6 +65,15 @@ void describe_config(const ModelConfig& config, Describer& describer) {
   describer.add("qkv_bias", kNever, qkv_bias);
   describer.add("qk_norm", kNever, qk_norm);
   describer.add("rms_norm_eps", kNever, rms_epsilon);
+  if (const auto& [count, per_token, width, normalised, balance, every, dense] = experts; count > 0) {
+    describer.add("num_experts", kNever, count);
+    describer.add("num_experts_per_tok", kIfMeant, per_token);
+    describer.add("moe_intermediate_size", kNever, width);
+    describer.add("norm_topk_prob", kIfMeant, normalised);
+    describer.add("router_aux_loss_coef", kIfMeant, if_used(balance > 0, balance));
+    describer.add("decoder_sparse_step", kNever, every);
+    describer.add("mlp_only_layers", kNever, dense);
+  }
   // Other frequencies for the same weights are how a trained model is made to take longer sequences.
   describer.add("rope_theta", kIfMeant, rope_theta);
   describer.add("rope_scaling.factor", kIfMeant, if_used(scaled, rope_factor));

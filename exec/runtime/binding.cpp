@@ -5,14 +5,7 @@
 
 namespace penstock::exec {
 
-const Layer& TemplateBinding::layer() const {
-  switch (kind) {
-    case LayerKind::embedding: return model->layers.front();
-    case LayerKind::head: return model->layers.back();
-    case LayerKind::decoder: break;
-  }
-  return model->layers.at(1);
-}
+const Layer& TemplateBinding::layer() const { return model->first_of(kind); }
 
 std::int64_t TemplateBinding::bytes(TemplateOperand operand) const {
   const TensorFacts& tensor = facts(facts(operand).tensor);

@@ -251,7 +251,7 @@ class OperandCheck {
 
   /// Forward, recompute and backward of a layer must agree on what lies in the kept region.
   void same_keep(const TemplateWork& work) {
-    if (work.kind != LayerKind::decoder) return;
+    if (!is_decoder(work.kind)) return;
     const Op*& first = keeps_[static_cast<std::size_t>(op_->layer)];
     if (!first) first = op_;
     const Keep before = std::get<TemplateWork>(first->work).keep;

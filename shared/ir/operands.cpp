@@ -5,8 +5,6 @@
 namespace penstock {
 namespace {
 
-constexpr LayerKind kKinds[] = {LayerKind::embedding, LayerKind::decoder, LayerKind::head};
-
 template <typename Enum>
 std::size_t at(Enum value) {
   return static_cast<std::size_t>(value);
@@ -20,19 +18,20 @@ Operand optional(Operand operand) {
 }  // namespace
 
 OperandTable::OperandTable(const Schedule& schedule, const Model& model) : schedule_(schedule), model_(model) {
-  for (const LayerKind kind : kKinds)
+  for (const LayerKind kind : kLayerKinds)
     for (const Pass pass : kAllPasses) uses_[at(kind)][at(pass)] = operand_uses(kind, pass);
   chunks_ = schedule.chunks();
   for (auto& [regions, micro_batch] : {std::pair{&regions_, 0}, {&of_last_chunk_, chunks_ - 1}}) {
     const BatchShape batch = schedule.shape_of(micro_batch);
-    for (const Keep keep : kKeeps) {
-      regions->kept[at(keep)] = kept_region(model, LayerKind::decoder, batch, schedule.layout(keep)).bytes;
-      regions->recomputed[at(keep)] = recomputed_region(model, LayerKind::decoder, batch, schedule.layout(keep)).bytes;
-      for (const LayerKind kind : kKinds)
+    for (const LayerKind kind : kLayerKinds)
+      for (const Keep keep : kKeeps) {
+        if (!model.has(kind)) continue;
+        regions->kept[at(kind)][at(keep)] = kept_region(model, kind, batch, schedule.layout(keep)).bytes;
+        regions->recomputed[at(kind)][at(keep)] = recomputed_region(model, kind, batch, schedule.layout(keep)).bytes;
         for (const Pass pass : kAllPasses)
           regions->workspace[at(kind)][at(pass)][at(keep)] =
               workspace_region(model, kind, pass, batch, schedule.layout(keep)).bytes;
-    }
+      }
   }
 }
 
@@ -44,8 +43,8 @@ Operand OperandTable::operand(TensorKind tensor, int layer, int version, int mic
 std::int64_t OperandTable::bytes(const Op& op, const TemplateWork& work, const Value& value) const {
   const Regions& regions = (op.micro_batch + 1) % chunks_ == 0 ? of_last_chunk_ : regions_;
   switch (value.tensor) {
-    case TensorKind::kept: return work.kind == LayerKind::decoder ? regions.kept[at(work.keep)] : 0;
-    case TensorKind::recomputed: return work.kind == LayerKind::decoder ? regions.recomputed[at(work.keep)] : 0;
+    case TensorKind::kept: return regions.kept[at(work.kind)][at(work.keep)];
+    case TensorKind::recomputed: return regions.recomputed[at(work.kind)][at(work.keep)];
     case TensorKind::workspace: return regions.workspace[at(work.kind)][at(work.pass)][at(work.keep)];
     default: return value_bytes(schedule_, model_, value, work.keep);
   }

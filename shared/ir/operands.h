@@ -56,10 +56,13 @@ class OperandTable {
   const Model& model_;
   template <typename T>
   using ByPass = std::array<T, kAllPasses.size()>;
-  std::array<ByPass<std::span<const OperandUse>>, 3> uses_{};                    // by LayerKind, Pass
-  struct Regions {                                                               // of micro-batches of one size
-    std::array<std::int64_t, kKeeps.size()> kept{}, recomputed{};                // by Keep, of a decoder layer
-    std::array<ByPass<std::array<std::int64_t, kKeeps.size()>>, 3> workspace{};  // by LayerKind, Pass, Keep
+  template <typename T>
+  using ByKind = std::array<T, kLayerKinds.size()>;
+  using ByKeep = std::array<std::int64_t, kKeeps.size()>;
+  ByKind<ByPass<std::span<const OperandUse>>> uses_{};
+  struct Regions {  // of micro-batches of one size
+    ByKind<ByKeep> kept{}, recomputed{};
+    ByKind<ByPass<ByKeep>> workspace{};
   };
   Regions regions_, of_last_chunk_;
   int chunks_ = 1;

@@ -41,6 +41,12 @@ void add(Hash& hash, const ModelConfig& c) {
   // Where there are none the hash is as it was before they had a name.
   if (c.sliding_window > 0) hash.numbers(c.sliding_window, c.first_window_layer);
   if (c.rope_scaling != RopeScaling::none) hash.numbers(c.rope_scaling, c.rope_scaling_from);
+  if (c.qk_norm_whole) hash.numbers(c.qk_norm_whole);
+  if (const Experts& e = c.experts; e.count > 0) {
+    hash.numbers(e.count, e.per_token, e.intermediate, e.normalised, e.every, e.dense_layers.size());
+    hash.real(e.balance);
+    for (const int layer : e.dense_layers) hash.numbers(layer);
+  }
   for (const int layer : c.frozen_layers) hash.numbers(layer);
 }
 

@@ -22,7 +22,7 @@ constexpr auto kTensorNames = [] {
 }();
 constexpr std::array kBatchKinds{"windows"sv, "packed"sv};
 constexpr std::array kPhases{"forward"sv, "loss"sv, "backward"sv, "optimizer"sv};
-constexpr std::array kLayerKinds{"embedding"sv, "decoder"sv, "head"sv};
+constexpr std::array kLayerKindNames{"embedding"sv, "decoder"sv, "head"sv, "experts"sv};
 constexpr std::array kPassNames{"forward"sv,        "recompute"sv,  "backward"sv, "loss"sv,
                                 "input_backward"sv, "input_loss"sv, "evaluate"sv};
 static_assert(kPassNames.size() == kAllPasses.size());
@@ -60,7 +60,7 @@ std::span<const std::string_view> lane_kind_names() { return kLaneKinds; }
 std::span<const std::string_view> tensor_names() { return kTensorNames; }
 std::span<const std::string_view> batch_kind_names() { return kBatchKinds; }
 std::span<const std::string_view> phase_names() { return kPhases; }
-std::span<const std::string_view> layer_kind_names() { return kLayerKinds; }
+std::span<const std::string_view> layer_kind_names() { return kLayerKindNames; }
 std::span<const std::string_view> pass_names() { return kPassNames; }
 std::span<const std::string_view> keep_names() { return kKeepNames; }
 std::span<const std::string_view> state_format_names() { return kStateFormats; }

@@ -133,6 +133,28 @@ class Reader {
 
   // --- the head
 
+  /// Which ones a model can have is checked behind.
+  static std::vector<int> layers(JsonObject& object, const char* key) {
+    std::vector<int> found;
+    for (const nlohmann::json& layer : object.array(key)) {
+      if (!layer.is_number_integer() || layer < 0 || layer > largest_size("num_hidden_layers") + 1)
+        object.fail(key, fmt::format("expected layers, found {}", shown(layer)));
+      found.push_back(layer.get<int>());
+    }
+    return found;
+  }
+
+  static void read_experts(JsonObject object, Experts& experts) {
+    experts.count = object.integer("count", 1, largest_size("num_experts"));
+    experts.per_token = object.integer("per_token", 1, experts.count);
+    experts.intermediate = object.integer("intermediate", 1, largest_size("moe_intermediate_size"));
+    experts.normalised = object.boolean("normalised");
+    experts.balance = object.number("balance", 0, 1e3);
+    experts.every = object.integer("every", 1, largest_size("decoder_sparse_step"));
+    experts.dense_layers = layers(object, "dense_layers");
+    object.finish();
+  }
+
   void read_model(JsonObject object) {
     ModelConfig& c = schedule_.model;
     constexpr std::int64_t kMost = std::int64_t{1} << 40;  // check_model_config is stricter
@@ -167,12 +189,9 @@ class Reader {
     c.tied_embeddings = object.boolean("tied_embeddings");
     c.qkv_bias = object.boolean("qkv_bias");
     c.qk_norm = object.boolean("qk_norm");
-    if (object.has("frozen_layers"))
-      for (const nlohmann::json& layer : object.array("frozen_layers")) {
-        if (!layer.is_number_integer() || layer < 0 || layer > kMost)
-          object.fail("frozen_layers", fmt::format("expected layers, found {}", shown(layer)));
-        c.frozen_layers.push_back(static_cast<int>(layer.get<std::int64_t>()));
-      }
+    if (object.has("qk_norm_whole")) c.qk_norm_whole = object.boolean("qk_norm_whole");
+    if (object.has("experts")) read_experts(object.object("experts"), c.experts);
+    if (object.has("frozen_layers")) c.frozen_layers = layers(object, "frozen_layers");
     object.finish();
     check_model_config(c, place_ + ".model");
     try {
@@ -187,6 +206,7 @@ class Reader {
     schedule_.micro_batch.sequences = batch.integer("sequences", 1, kMaxTokens);
     schedule_.micro_batch.sequence_length = batch.integer("sequence_length", 1, kMaxTokens);
     if (top.text("format") == kFormatOfRows) read_rows(batch);
+    if (batch.has("expert_skew")) schedule_.micro_batch.expert_skew = batch.number("expert_skew", 1, kMostExpertSkew);
     batch.finish();
     if (schedule_.micro_batch.sequences > kMaxTokens / schedule_.micro_batch.sequence_length)
       top.fail("micro_batch", fmt::format("expected at most {} tokens, found {} sequences of {}", kMaxTokens,

@@ -97,6 +97,12 @@ class Writer {
     if (c.rope_scaling != RopeScaling::none)
       put(",\n  \"rope_scaling\": \"{}\", \"rope_scaling_from\": {}", word(rope_scaling_names(), c.rope_scaling),
           c.rope_scaling_from);
+    if (c.qk_norm_whole) put(",\n  \"qk_norm_whole\": true");
+    if (const Experts& e = c.experts; e.count > 0) {
+      put(",\n  \"experts\": {{\"count\": {}, \"per_token\": {}, \"intermediate\": {}, \"normalised\": {}, \"balance\": {}, ",
+          e.count, e.per_token, e.intermediate, e.normalised, e.balance);
+      put("\"every\": {}, \"dense_layers\": [{}]}}", e.every, fmt::join(e.dense_layers, ", "));
+    }
     if (!c.frozen_layers.empty()) put(",\n  \"frozen_layers\": [{}]", fmt::join(c.frozen_layers, ", "));
     text_ += "},\n";
   }
@@ -108,6 +114,7 @@ class Writer {
     if (says_what_rows_are()) put(", \"rows\": \"{}\"", word(batch_kind_names(), batch.kind));
     if (batch.kind != BatchKind::windows) put(", \"squared_lengths\": {}", batch.squared_lengths);
     if (batch.is_cut()) put(", \"chunk_tokens\": {}", batch.chunk_tokens);
+    if (batch.expert_skew != 1) put(", \"expert_skew\": {}", batch.expert_skew);
     put("}},\n\"micro_batches\": {},\n\"library_bytes\": {},\n", schedule_.micro_batches, schedule_.library_bytes);
     put("\"numerics\": {{\"states\": \"{}\", \"moments\": \"{}\", \"gradient_sum\": \"{}\", \"gradient_link\": "
         "\"{}\", ",

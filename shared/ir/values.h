@@ -209,7 +209,7 @@ struct OperandUse {
 };
 
 /// Uses of one pass stand together, in the order in which an op lists its reads and its writes. A region of no bytes
-/// and the tied weights of an untied model are no operands.
+/// and the tied weights of an untied model are no operands. What stands for a decoder layer is of both its kinds.
 inline constexpr OperandUse kOperandUses[] = {
     {LayerKind::embedding, Pass::forward, TemplateOperand::weights, Use::reads},
     {LayerKind::embedding, Pass::forward, TemplateOperand::tokens, Use::reads},
@@ -296,6 +296,7 @@ inline constexpr OperandUse kOperandUses[] = {
 /// Empty if the kind has no such pass.
 constexpr std::span<const OperandUse> operand_uses(LayerKind kind, Pass pass) {
   const std::span<const OperandUse> all(kOperandUses);
+  if (is_decoder(kind)) kind = LayerKind::decoder;
   std::size_t first = 0;
   while (first < all.size() && (all[first].kind != kind || all[first].pass != pass)) ++first;
   std::size_t last = first;

@@ -76,6 +76,7 @@ struct MatmulPoint {
   std::optional<KernelId> kernel = {};  // none: any of the shape
   std::int64_t output_bytes = 0;        // of one element of the result; 0: any
   double sustained_seconds = 0;         // without a pause, power-limited; 0: burst x burst rate / sustained rate
+  std::int64_t groups = 1;              // a product for each of so many experts (Kernel::groups)
 };
 
 struct AttentionPoint {

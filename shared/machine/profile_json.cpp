@@ -206,6 +206,7 @@ MatmulPoint read_matmul(JsonObject& point) {
   matmul.seconds = duration(point, "seconds");
   if (point.has("name")) matmul.kernel = kernel(point);
   if (point.has("output_bytes")) matmul.output_bytes = point.integer("output_bytes", 0, 8);
+  if (point.has("groups")) matmul.groups = point.integer("groups", 1, largest_size("num_experts"));
   matmul.sustained_seconds = sustained(point, "sustained_seconds", matmul.seconds);
   return matmul;
 }
@@ -396,14 +397,16 @@ json gpu_json(const Gpu& gpu) {
                  {"is_host", gpu.is_host},
                  {"matmuls", list_of(gpu.matmuls,
                                      [](const MatmulPoint& point) {
-                                       return json{{"m", point.m},
-                                                   {"n", point.n},
-                                                   {"k", point.k},
-                                                   {"accumulates", point.accumulates},
-                                                   {"name", name_of(point.kernel)},
-                                                   {"output_bytes", point.output_bytes},
-                                                   {"seconds", point.seconds},
-                                                   {"sustained_seconds", point.sustained_seconds}};
+                                       json entry{{"m", point.m},
+                                                  {"n", point.n},
+                                                  {"k", point.k},
+                                                  {"accumulates", point.accumulates},
+                                                  {"name", name_of(point.kernel)},
+                                                  {"output_bytes", point.output_bytes},
+                                                  {"seconds", point.seconds},
+                                                  {"sustained_seconds", point.sustained_seconds}};
+                                       if (point.groups > 1) entry["groups"] = point.groups;  // of experts
+                                       return entry;
                                      })},
                  {"attentions", list_of(gpu.attentions,
                                         [](const AttentionPoint& point) {

@@ -34,25 +34,40 @@ class RegionBuilder {
 
 bool is_kept(const SavedActivation& saved, Keep keep) { return keep >= saved.kept_from; }
 
-void add_saved(RegionBuilder& builder, const Model& model, const SavedActivation& saved, BatchShape batch,
-               std::int64_t mlp_rows) {
-  if (const std::int64_t bytes = saved.bytes(model, batch, mlp_rows); bytes > 0) builder.add(saved.activation, bytes);
+void add_saved(RegionBuilder& builder, const Model& model, LayerKind kind, const SavedActivation& saved,
+               BatchShape batch, std::int64_t mlp_tokens) {
+  if (const std::int64_t bytes = saved.bytes(model, kind, batch, mlp_tokens); bytes > 0)
+    builder.add(saved.activation, bytes);
 }
 
 constexpr const SavedActivation& kGateUp =
     *std::find_if(std::begin(kSavedActivations), std::end(kSavedActivations),
                   [](const SavedActivation& saved) { return saved.activation == Activation::gate_up; });
 
+/// What experts need to find their rows, and these rows.
+void add_expert_rows(RegionBuilder& builder, const ModelConfig& config, Pass pass, std::int64_t tokens,
+                     std::int64_t chunk_rows) {
+  const Experts& experts = config.experts;
+  builder.add(Activation::expert_order,
+              (expert_order_elements(experts.count + 1) + 2 * expert_order_elements(chunk_rows)) * kInt32);
+  builder.add(Activation::expert_input, chunk_rows * config.hidden * kBf16);
+  builder.add(Activation::expert_output, chunk_rows * config.hidden * kBf16);
+  if (!is_backward(pass)) return;
+  builder.add(Activation::d_expert_weights, tokens * experts.per_token * kFp32);
+  builder.add(Activation::d_router_logits, tokens * experts.count * kFp32);
+}
+
 /// Norms and MLP are dead while attention runs, and only attention reads its output's gradient and more of the
 /// libraries' workspace than matmuls get: the former lie over the latter.
-void add_decoder_fields(RegionBuilder& builder, const Model& model, Pass pass, BatchShape batch,
+void add_decoder_fields(RegionBuilder& builder, const Model& model, LayerKind kind, Pass pass, BatchShape batch,
                         const LayoutOptions& options) {
-  const std::int64_t tokens = batch.tokens(), chunk = mlp_rows(batch, options.chunking);
-  const std::int64_t hidden = model.config.hidden, intermediate = model.config.intermediate;
+  const std::int64_t tokens = batch.tokens(), chunk_tokens = mlp_rows(batch, options.chunking);
+  const std::int64_t hidden = model.config.hidden;
+  const auto [chunk, intermediate] = mlp_shape(model.config, kind, chunk_tokens);
   const auto add_unkept = [&](bool by_attention) {
     for (const SavedActivation& saved : kSavedActivations)
       if (!is_kept(saved, options.keep) && saved.by_attention == by_attention)
-        add_saved(builder, model, saved, batch, chunk);
+        add_saved(builder, model, kind, saved, batch, chunk_tokens);
   };
   if (pass == Pass::forward) add_unkept(true);
   if (is_backward(pass)) builder.add(Activation::d_qkv, tokens * model.qkv_columns() * kBf16);
@@ -66,7 +81,9 @@ void add_decoder_fields(RegionBuilder& builder, const Model& model, Pass pass, B
   // A recompute needs both only where it also makes the next layer's input (block recompute).
   builder.add(Activation::product, chunk * intermediate * kBf16);
   if (pass != Pass::forward && mlp_recomputed_in_backward(batch, options))
-    add_saved(builder, model, kGateUp, batch, chunk);
+    for (const SavedActivation& saved : kSavedActivations)
+      if (saved.by_mlp) add_saved(builder, model, kind, saved, batch, chunk_tokens);
+  if (kind == LayerKind::experts) add_expert_rows(builder, model.config, pass, tokens, chunk);
   if (!is_backward(pass)) return;
   builder.add(Activation::d_product, chunk * intermediate * kBf16);
   builder.add(Activation::d_gate_up, chunk * 2 * intermediate * kBf16);
@@ -123,19 +140,19 @@ bool mlp_recomputed_in_backward(BatchShape batch, const LayoutOptions& options) 
 
 Region kept_region(const Model& model, LayerKind kind, BatchShape batch, const LayoutOptions& options) {
   RegionBuilder builder;
-  if (kind == LayerKind::decoder)
+  if (is_decoder(kind))
     for (const SavedActivation& saved : kSavedActivations)
-      if (is_kept(saved, options.keep)) add_saved(builder, model, saved, batch, batch.tokens());
+      if (is_kept(saved, options.keep)) add_saved(builder, model, kind, saved, batch, batch.tokens());
   return builder.take();
 }
 
 Region recomputed_region(const Model& model, LayerKind kind, BatchShape batch, const LayoutOptions& options) {
   RegionBuilder builder;
-  if (kind == LayerKind::decoder)
+  if (is_decoder(kind))
     for (const SavedActivation& saved : kSavedActivations) {
       if (is_kept(saved, options.keep)) continue;
-      if (saved.activation == Activation::gate_up && mlp_recomputed_in_backward(batch, options)) continue;
-      add_saved(builder, model, saved, batch, batch.tokens());
+      if (saved.by_mlp && mlp_recomputed_in_backward(batch, options)) continue;
+      add_saved(builder, model, kind, saved, batch, batch.tokens());
     }
   return builder.take();
 }
@@ -148,8 +165,8 @@ Region workspace_region(const Model& model, LayerKind kind, Pass pass, BatchShap
     const std::int64_t widest = std::max(config.hidden, model.qkv_columns());
     builder.add(Activation::reduction, kReductionRows * widest * kFp32);
   }
-  if (kind == LayerKind::decoder) {
-    add_decoder_fields(builder, model, pass, batch, options);
+  if (is_decoder(kind)) {
+    add_decoder_fields(builder, model, kind, pass, batch, options);
   } else if (kind == LayerKind::head) {
     builder.add(Activation::normed, tokens * config.hidden * kBf16);
     builder.add(Activation::d_normed, tokens * config.hidden * kBf16);

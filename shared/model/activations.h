@@ -52,6 +52,8 @@ constexpr bool is_loss(Pass pass) { return pass == Pass::loss || pass == Pass::i
 /// Whether it makes gradients of weights.
 constexpr bool contributes(Pass pass) { return pass == Pass::backward || pass == Pass::loss; }
 
+inline constexpr double kMostExpertSkew = 1024;
+
 /// What the rows of a step are.
 enum class BatchKind {
   windows,  // stretches of one text: a row has one token more than the length, targets are inputs shifted by one
@@ -71,6 +73,10 @@ struct BatchShape {
   std::int64_t chunk_tokens = 0;
   // Of a chunk: the place in its row where it begins, and so how many keys lie before its own.
   std::int64_t past = 0;
+
+  // Of a mixture of experts: rows of the busiest expert / mean of all. It says what grouped products cost and decides
+  // nothing else.
+  double expert_skew = 1;  // up to kMostExpertSkew
 
   std::int64_t tokens() const { return sequences * sequence_length; }
   /// Of a row of token ids.
@@ -103,15 +109,27 @@ enum class Activation {
   attention,  // [tokens, query_columns] bf16: context
   lse,        // [sequences, heads, sequence_length] fp32: log of the softmax denominator, natural log
   middle,     // [tokens, hidden] bf16: input + attention output projection
-  gate_up,    // [tokens, 2 intermediate] bf16; chunk rows only where it lies in the workspace of a chunked MLP
+  // of experts alone
+  router_logits,   // [tokens, experts] fp32
+  expert_choice,   // [tokens, per token] int32: the experts of a token, best first
+  expert_weights,  // [tokens, per token] fp32: what their outputs are multiplied by
+  gate_up,  // [rows, 2 intermediate] bf16; chunk rows only where it lies in the workspace of a chunked MLP. A row is a
+            // token, of experts one of a token's choices, expert by expert and within one by tokens
   // decoder, scratch
-  normed,       // [tokens, hidden] bf16
-  product,      // [chunk, intermediate] bf16: silu(gate) * up
-  d_product,    // [chunk, intermediate] bf16
-  d_gate_up,    // [chunk, 2 intermediate] bf16
-  d_normed,     // [tokens, hidden] bf16
-  d_attention,  // [tokens, query_columns] bf16
-  d_qkv,        // [tokens, qkv_columns] bf16
+  normed,     // [tokens, hidden] bf16
+  product,    // [chunk rows, intermediate] bf16: silu(gate) * up
+  d_product,  // [chunk rows, intermediate] bf16
+  d_gate_up,  // [chunk rows, 2 intermediate] bf16
+  // of experts alone
+  expert_order,      // int32: [experts + 1] an expert's first row, [chunk rows] the row of a choice, [chunk rows] the
+                     // choice of a row, each rounded up to kExpertOrderAlignment
+  expert_input,      // [chunk rows, hidden] bf16
+  expert_output,     // [chunk rows, hidden] bf16; in backward the gradient of the outputs, then that of the inputs
+  d_expert_weights,  // [tokens, per token] fp32
+  d_router_logits,   // [tokens, experts] fp32
+  d_normed,          // [tokens, hidden] bf16
+  d_attention,       // [tokens, query_columns] bf16
+  d_qkv,             // [tokens, qkv_columns] bf16
   // embedding backward scratch
   token_order,  // [tokens, 2] int32: token and row, sorted by both
   // head scratch
@@ -123,6 +141,11 @@ enum class Activation {
   library,    // workspace of cuDNN, all of it; of cuBLAS, the first kLibraryWorkspaceBytes
 };
 
+inline constexpr std::int64_t kExpertOrderAlignment = 64;  // elements
+constexpr std::int64_t expert_order_elements(std::int64_t count) {
+  return (count + kExpertOrderAlignment - 1) / kExpertOrderAlignment * kExpertOrderAlignment;
+}
+
 inline constexpr std::size_t kActivations = static_cast<std::size_t>(Activation::library) + 1;
 
 /// A tensor that backward reads.
@@ -130,26 +153,56 @@ struct SavedActivation {
   Activation activation;
   Keep kept_from;     // kept at this level and above, else made again
   bool by_attention;  // forward has made it once attention has run; the others come later
-  std::int64_t (*bytes)(const Model& model, BatchShape batch, std::int64_t mlp_rows);  // 0: the model has none
+  /// Of a micro-batch, gate_up of `mlp_tokens` of its tokens. 0: such a layer has none.
+  std::int64_t (*bytes)(const Model& model, LayerKind kind, BatchShape batch, std::int64_t mlp_tokens);
+  bool by_mlp = false;  // made by the MLP, so that a chunked MLP's backward makes it again
 };
+
+/// Rows and width of the MLP of `tokens` tokens: of experts a row for each choice.
+struct MlpShape {
+  std::int64_t rows = 0, intermediate = 0;
+};
+constexpr MlpShape mlp_shape(const ModelConfig& config, LayerKind kind, std::int64_t tokens) {
+  if (kind == LayerKind::experts) return {tokens * config.experts.per_token, config.experts.intermediate};
+  return {tokens, config.intermediate};
+}
 
 /// In the order in which forward makes them. attention + lse spare the recompute the attention itself, middle its
 /// output projection.
 inline constexpr SavedActivation kSavedActivations[] = {
     {Activation::qk_raw, Keep::everything, true,
-     [](const Model& m, BatchShape batch, std::int64_t) {
+     [](const Model& m, LayerKind, BatchShape batch, std::int64_t) {
        return m.config.qk_norm ? 2 * batch.tokens() * (m.query_columns() + m.key_columns()) : 0;
      }},
     {Activation::qkv, Keep::everything, true,
-     [](const Model& m, BatchShape batch, std::int64_t) { return 2 * batch.tokens() * m.qkv_columns(); }},
+     [](const Model& m, LayerKind, BatchShape batch, std::int64_t) { return 2 * batch.tokens() * m.qkv_columns(); }},
     {Activation::attention, Keep::input_context, true,
-     [](const Model& m, BatchShape batch, std::int64_t) { return 2 * batch.tokens() * m.query_columns(); }},
+     [](const Model& m, LayerKind, BatchShape batch, std::int64_t) { return 2 * batch.tokens() * m.query_columns(); }},
     {Activation::lse, Keep::input_context, true,
-     [](const Model& m, BatchShape batch, std::int64_t) { return 4 * batch.tokens() * m.config.heads; }},
+     [](const Model& m, LayerKind, BatchShape batch, std::int64_t) { return 4 * batch.tokens() * m.config.heads; }},
     {Activation::middle, Keep::input_attention, false,
-     [](const Model& m, BatchShape batch, std::int64_t) { return 2 * batch.tokens() * m.config.hidden; }},
+     [](const Model& m, LayerKind, BatchShape batch, std::int64_t) { return 2 * batch.tokens() * m.config.hidden; }},
+    {Activation::router_logits, Keep::everything, false,
+     [](const Model& m, LayerKind kind, BatchShape batch, std::int64_t) {
+       return kind == LayerKind::experts ? 4 * batch.tokens() * m.config.experts.count : 0;
+     },
+     true},
+    {Activation::expert_choice, Keep::everything, false,
+     [](const Model& m, LayerKind kind, BatchShape batch, std::int64_t) {
+       return kind == LayerKind::experts ? 4 * batch.tokens() * m.config.experts.per_token : 0;
+     },
+     true},
+    {Activation::expert_weights, Keep::everything, false,
+     [](const Model& m, LayerKind kind, BatchShape batch, std::int64_t) {
+       return kind == LayerKind::experts ? 4 * batch.tokens() * m.config.experts.per_token : 0;
+     },
+     true},
     {Activation::gate_up, Keep::everything, false,
-     [](const Model& m, BatchShape, std::int64_t mlp_rows) { return 4 * mlp_rows * m.config.intermediate; }},
+     [](const Model& m, LayerKind kind, BatchShape, std::int64_t mlp_tokens) {
+       const auto [rows, intermediate] = mlp_shape(m.config, kind, mlp_tokens);
+       return 4 * rows * intermediate;
+     },
+     true},
 };
 
 inline constexpr std::int64_t kReductionRows = 256;
@@ -191,7 +244,8 @@ std::int64_t boundary_bytes(const Model& model, BatchShape batch);
 /// all key heads of a token and then all value heads, after norm and rotary.
 std::int64_t kv_elements(const Model& model, std::int64_t tokens);
 
-/// True if backward computes gate_up itself, chunk by chunk, because the MLP is chunked and it was not kept.
+/// True if backward computes gate_up itself, chunk by chunk, because the MLP is chunked and it was not kept; and before
+/// it whatever else is `by_mlp`.
 bool mlp_recomputed_in_backward(BatchShape batch, const LayoutOptions& options);
 
 }  // namespace penstock

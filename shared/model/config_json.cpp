@@ -10,6 +10,7 @@
 #include "shared/error.h"
 #include "shared/harmless_text.h"
 #include "shared/json_reader.h"
+#include "shared/model/config_json_experts.h"
 #include "shared/model/config_json_rope.h"
 #include "shared/model/foreign_keys.h"
 #include "shared/model/model_families.h"
@@ -52,11 +53,13 @@ constexpr std::string_view kOptional[] = {"num_key_value_heads",
                                           "partial_rotary_factor",
                                           "quantization_config"};
 
-void refuse_mistyped(const JsonObject& object, const json& document) {
+void refuse_mistyped(const JsonObject& object, const json& document, bool experts) {
   std::vector<std::string> strangers;
+  std::vector<std::string_view> optional(std::begin(kOptional), std::end(kOptional));
+  if (experts) optional.insert(optional.end(), std::begin(kOptionalExpertKeys), std::end(kOptionalExpertKeys));
   for (const auto& [key, unused] : document.items())
-    if (std::find(std::begin(kOptional), std::end(kOptional), key) == std::end(kOptional)) strangers.push_back(key);
-  for (const std::string_view key : kOptional) {
+    if (std::find(optional.begin(), optional.end(), key) == optional.end()) strangers.push_back(key);
+  for (const std::string_view key : optional) {
     if (document.contains(key)) continue;
     if (const std::string there = mistyped(key, strangers); !there.empty())
       object.fail(there.substr(0, 60).c_str(),
@@ -163,6 +166,11 @@ std::optional<std::int64_t> first_windowed(JsonObject& object, const ModelConfig
   const bool listed = given(object, "layer_types");
   const std::optional<std::int64_t> by_list = listed ? first_listed(object, config) : std::nullopt;
   if (config.family == ModelFamily::mistral) return 0;
+  // Nor do Mixtral's and OLMoE's layers differ, which have one where the key is given; nor Qwen3-MoE's.
+  if (expert_defaults(config.family) != nullptr) {
+    const bool has_one = config.family == ModelFamily::qwen3_moe ? asked_for : given(object, "sliding_window");
+    return has_one ? std::optional<std::int64_t>(0) : std::nullopt;
+  }
   if (listed) return by_list;
   if (!asked_for) return std::nullopt;
   return given(object, "max_window_layers") ? object.integer("max_window_layers", 0, largest_size("num_hidden_layers"))
@@ -215,6 +223,10 @@ void read_sizes(JsonObject& object, ModelConfig& config) {
                                                      config.heads, config.hidden));
     config.head_dim = config.hidden / config.heads;
   }
+  if (config.qk_norm_whole && config.head_dim * config.heads != config.hidden)
+    object.fail("head_dim", fmt::format("{} heads of {} are not hidden_size = {}, over which {} normalises queries",
+                                        config.heads, config.head_dim, config.hidden,
+                                        model_family_names()[static_cast<std::size_t>(config.family)]));
 }
 
 /// The file's stem; where it is called config.json, as in every published model, its folder's name.
@@ -234,12 +246,16 @@ ModelConfig read_model_config(const std::filesystem::path& path) {
   ModelConfig config;
   config.name = harmless(model_name(path));
   config.family = read_family(object, document);
-  refuse_mistyped(object, document);
+  refuse_mistyped(object, document, expert_defaults(config.family) != nullptr);
   config.qkv_bias = config.family == ModelFamily::qwen2;
-  config.qk_norm = config.family == ModelFamily::qwen3;
+  config.qk_norm_whole = config.family == ModelFamily::olmoe;
+  config.qk_norm =
+      config.qk_norm_whole || config.family == ModelFamily::qwen3 || config.family == ModelFamily::qwen3_moe;
   read_sizes(object, config);
+  read_experts(object, config);
   if (given(object, "tie_word_embeddings")) config.tied_embeddings = object.boolean("tie_word_embeddings");
-  config.rms_epsilon = given(object, "rms_norm_eps") ? object.number("rms_norm_eps", 0, 1) : kDefaultRmsEpsilon;
+  config.rms_epsilon =
+      given(object, "rms_norm_eps") ? object.number("rms_norm_eps", 0, 1) : family_defaults(config.family).rms_epsilon;
   read_rope(object, config);
   read_window(object, config);
   refuse_unsupported(object, config);

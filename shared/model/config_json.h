@@ -1,4 +1,4 @@
-// Reads a Hugging Face config.json (Llama, Qwen2/2.5, Qwen3, Mistral).
+// Reads a Hugging Face config.json (Llama, Qwen2/2.5, Qwen3, Mistral, Mixtral, Qwen3-MoE, OLMoE).
 #pragma once
 
 #include <filesystem>

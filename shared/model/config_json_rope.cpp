@@ -103,7 +103,7 @@ void read_rope(JsonObject& object, ModelConfig& config) {
   } else if (scaling) {
     read_object(object.object("rope_scaling"), config);
   }
-  config.rope_theta = theta.value_or(kDefaultRopeTheta);
+  config.rope_theta = theta.value_or(family_defaults(config.family).rope_theta);
 }
 
 }  // namespace penstock

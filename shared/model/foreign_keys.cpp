@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "shared/model/model_families.h"
+
 namespace penstock {
 namespace {
 
@@ -29,8 +31,6 @@ constexpr ForeignKey kForeign[] = {
     {"logit_scale", 1, "logits are scaled"},                                                            // cohere
     {"scale_emb", 1, "embeddings are scaled"},                                                          // minicpm
     {"scale_depth", kNone, "residuals are scaled"},                                                     // minicpm
-    {"num_local_experts", 1, "its MLPs are mixtures of experts"},                                       // mixtral
-    {"num_experts", 1, "its MLPs are mixtures of experts"},                                             // qwen3_moe
     {"n_routed_experts", 1, "its MLPs are mixtures of experts"},                                        // deepseek_v3
     {"kv_lora_rank", kNone, "attention is latent"},                                                     // deepseek_v3
     {"use_qk_norm", kNone, "queries and keys are normalised; the nearest that can be read is qwen3"},   // cohere
@@ -47,6 +47,20 @@ constexpr ForeignKey kForeign[] = {
     {"hidden_dropout", 0, "there is no dropout here"},                                                  // falcon
 };
 
+/// Which a family without experts has not.
+constexpr ForeignKey kExperts[] = {
+    {"num_local_experts", 1, "its MLPs are mixtures of experts"},  // mixtral
+    {"num_experts", 1, "its MLPs are mixtures of experts"},        // qwen3_moe
+};
+
+/// Which a family with experts has not.
+constexpr ForeignKey kSharedExperts[] = {
+    {"shared_expert_intermediate_size", 0, "it has an expert that every token has"},  // qwen2_moe
+    {"n_shared_experts", 0, "it has experts that every token has"},                   // deepseek_v2
+    {"num_shared_experts", 0, "it has experts that every token has"},                 // ernie4_5_moe
+    {"swiglu_limit", kNone, "gate and up are clamped"},                               // gpt_oss
+};
+
 bool changes_nothing(const json& value, double neutral) {
   if (value.is_null() || value == false || ((value.is_array() || value.is_object()) && value.empty())) return true;
   return neutral != kNone && value.is_number() && value.get<double>() == neutral;
@@ -61,6 +75,10 @@ void refuse(JsonObject& object, const ForeignKey& key) {
 
 void refuse_foreign_keys(JsonObject& object, const ModelConfig& config) {
   for (const ForeignKey& key : kForeign) refuse(object, key);
+  if (expert_defaults(config.family) == nullptr)
+    for (const ForeignKey& key : kExperts) refuse(object, key);
+  else
+    for (const ForeignKey& key : kSharedExperts) refuse(object, key);
   // What attention is scaled by is 1 / sqrt(head_dim) here, under either key.
   const auto head_dim = static_cast<double>(config.head_dim);
   const char* const what = "attention is scaled by another factor than 1 / sqrt(head_dim)";

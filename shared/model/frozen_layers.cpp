@@ -110,6 +110,7 @@ ModelConfig with_decoder_layers(ModelConfig config, std::int64_t layers) {
   if (config.tied_embeddings && !frozen.empty() && frozen.front() == 0 && frozen.back() != head)
     frozen.erase(frozen.begin());
   config.decoder_layers = layers;
+  std::erase_if(config.experts.dense_layers, [layers](int layer) { return layer >= layers; });
   config.frozen_layers = std::move(frozen);
   return config;
 }

@@ -1,6 +1,7 @@
 #include "shared/model/kernels.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace penstock {
 namespace {
@@ -30,7 +31,10 @@ bool has_part(const PassOptions& o, Part part) {
   const bool backward = is_backward(o.pass), later = mlp_recomputed_in_backward(o.batch, o.layout);
   const bool everything = recompute && o.layout.keep == Keep::everything;
   const bool output = !recompute || o.writes_output;
-  const auto decoder = [&](bool has) { return o.kind == LayerKind::decoder && has; };
+  const auto decoder = [&](bool has) { return is_decoder(o.kind) && has; };
+  const auto dense = [&](bool has) { return o.kind == LayerKind::decoder && has; };
+  const auto experts = [&](bool has) { return o.kind == LayerKind::experts && has; };
+  const bool gate_up = makes && !everything && (output || !later);
   switch (part) {
     case Part::embed: return o.kind == LayerKind::embedding && o.pass == Pass::forward;
     case Part::embedding_overwrite: return o.kind == LayerKind::embedding && backward && !o.accumulates;
@@ -39,13 +43,22 @@ bool has_part(const PassOptions& o, Part part) {
     case Part::hand_on_keys: return decoder(o.pass == Pass::forward && o.batch.is_cut());
     case Part::make_context: return decoder(makes && (!recompute || o.layout.keep < Keep::input_context));
     case Part::make_middle: return decoder(makes && (!recompute || o.layout.keep < Keep::input_attention));
-    case Part::make_gate_up:
-    case Part::gate_up_chunk: return decoder(makes && !everything && (output || !later));
-    case Part::output_chunk: return decoder(makes && output);
-    case Part::gate_up_again: return decoder(backward && later);
+    case Part::make_gate_up: return decoder(gate_up);
+    case Part::gate_up_chunk: return dense(gate_up);
+    case Part::output_chunk: return dense(makes && output);
+    case Part::gate_up_again: return dense(backward && later);
+    case Part::backward_mlp: return dense(backward);
     case Part::backward_begin:
-    case Part::backward_mlp:
     case Part::backward_rest: return decoder(backward);
+    case Part::route:
+    case Part::experts_gate_up_chunk: return experts(gate_up);
+    case Part::experts_order_chunk: return experts(gate_up || (makes && output));
+    case Part::experts_output_chunk: return experts(makes && output);
+    case Part::route_again:
+    case Part::experts_gate_up_again: return experts(backward && later);
+    case Part::experts_backward_begin:
+    case Part::experts_backward:
+    case Part::route_backward: return experts(backward);
     case Part::head_begin:
     case Part::head_chunk:
     case Part::head_loss: return o.kind == LayerKind::head && is_loss(o.pass);
@@ -61,8 +74,11 @@ bool makes_weight_gradient(const TemplateKernel& line) {
 }
 
 bool is_chunked(Part part) {
-  return part == Part::gate_up_chunk || part == Part::output_chunk || part == Part::gate_up_again ||
-         part == Part::backward_mlp || part == Part::head_chunk || part == Part::head_gradient_chunk;
+  return part == Part::experts_order_chunk || part == Part::experts_gate_up_chunk ||
+         part == Part::experts_output_chunk || part == Part::experts_backward_begin ||
+         part == Part::experts_gate_up_again || part == Part::experts_backward || part == Part::gate_up_chunk ||
+         part == Part::output_chunk || part == Part::gate_up_again || part == Part::backward_mlp ||
+         part == Part::head_chunk || part == Part::head_gradient_chunk;
 }
 
 /// Executions of equal size.
@@ -98,18 +114,24 @@ Kernel attention_kernel(const TemplateKernel& line, const ModelConfig& config, B
   return kernel;
 }
 
-Kernel matmul_kernel(const TemplateKernel& line, const KernelShape& shape, bool accumulates) {
+Kernel matmul_kernel(const TemplateKernel& line, const KernelShape& shape, double skew, bool accumulates) {
   const auto [m, n, k] = line.product(shape);
-  const bool gradient = line.result == ProductResult::gradient;
+  const bool gradient = line.result == ProductResult::gradient, wide = line.result == ProductResult::fp32;
   Kernel kernel;
+  if (line.is_grouped) {
+    kernel.groups = shape.experts;
+    kernel.groups_share_k = gradient;
+    kernel.skew = skew;
+  }
+  const std::int64_t inputs = gradient ? 1 : kernel.groups, outputs = gradient ? kernel.groups : 1;
   kernel.m = m;
   kernel.n = n;
   kernel.k = k;
   kernel.accumulates = gradient && accumulates;
-  kernel.output_bytes = gradient ? shape.gradient_bytes : kBf16;
+  kernel.output_bytes = gradient ? shape.gradient_bytes : wide ? kFp32 : kBf16;
   kernel.flops = 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
   const std::int64_t times = kernel.accumulates || line.result == ProductResult::residual ? 2 : 1;
-  kernel.bytes = (m * k + k * n) * kBf16 + times * m * n * kernel.output_bytes;
+  kernel.bytes = (m * k + inputs * k * n) * kBf16 + times * outputs * m * n * kernel.output_bytes;
   return kernel;
 }
 
@@ -118,7 +140,7 @@ Kernel kernel_of(const TemplateKernel& line, const Model& model, BatchShape batc
   const KernelShape shape{model, chunks.rows, gradient_bytes};
   Kernel kernel;
   switch (line.kind) {
-    case KernelKind::matmul: kernel = matmul_kernel(line, shape, accumulates); break;
+    case KernelKind::matmul: kernel = matmul_kernel(line, shape, batch.expert_skew, accumulates); break;
     case KernelKind::attention_forward:
     case KernelKind::attention_backward: kernel = attention_kernel(line, model.config, batch); break;
     case KernelKind::elementwise: kernel.bytes = line.bytes(shape); break;
@@ -166,6 +188,30 @@ std::vector<Kernel> template_kernels(const Model& model, LayerKind kind, Pass pa
   return kernels;
 }
 
+std::vector<std::int64_t> rows_of_experts(std::int64_t rows, std::int64_t groups, double skew) {
+  const auto n = static_cast<double>(groups);
+  skew = std::clamp(skew, 1.0, n);
+  // Shares fall by a factor r: the first is (1 - r) / (1 - r^n), which falls as r grows.
+  double low = 0, high = 1;
+  const auto first = [n](double r) { return r == 1 ? 1 / n : (1 - r) / (1 - std::pow(r, n)); };
+  for (int i = 0; i < 60; ++i) {
+    const double middle = (low + high) / 2;
+    (first(middle) > skew / n ? low : high) = middle;
+  }
+  const double ratio = skew == 1 ? 1 : low;
+  std::vector<std::int64_t> parts;
+  double share = skew / n, sum = 0;
+  std::int64_t given = 0;
+  for (std::int64_t e = 0; e < groups; ++e, share *= ratio) {
+    sum += share;
+    const std::int64_t until =
+        e + 1 == groups ? rows : std::min<std::int64_t>(rows, std::llround(sum * static_cast<double>(rows)));
+    parts.push_back(until - given);
+    given = until;
+  }
+  return parts;
+}
+
 double kernel_flops(const std::vector<Kernel>& kernels) {
   double flops = 0;
   for (const Kernel& kernel : kernels) flops += static_cast<double>(kernel.count) * kernel.flops;
@@ -175,7 +221,12 @@ double kernel_flops(const std::vector<Kernel>& kernels) {
 double model_flops(const Model& model, BatchShape whole_step) {
   const ModelConfig& config = model.config;
   const std::int64_t qkv = config.hidden * model.qkv_columns();
-  const std::int64_t behind_qkv = config.hidden * (model.query_columns() + 3 * config.intermediate);
+  // Of a mixture of experts those that are chosen, and the router.
+  const auto behind_qkv_of = [&](LayerKind kind) {
+    const auto [rows, intermediate] = mlp_shape(config, kind, 1);
+    const std::int64_t router = kind == LayerKind::experts ? config.experts.count : 0;
+    return config.hidden * (model.query_columns() + 3 * rows * intermediate + router);
+  };
   const std::int64_t projection = config.vocabulary * config.hidden;
   // Products with a matrix: forward, its gradient, and that of its input.
   std::int64_t products = 0, attentions = 0;
@@ -187,6 +238,7 @@ double model_flops(const Model& model, BatchShape whole_step) {
       continue;
     }
     const bool has_backward = layer.index >= model.lowest_trained;
+    const std::int64_t behind_qkv = behind_qkv_of(layer.kind);
     products += own * (qkv + behind_qkv) + (has_backward ? behind_qkv : 0);
     if (layer.index > model.lowest_trained) products += qkv;
     attentions += has_backward ? 3 : 1;

@@ -54,6 +54,25 @@ enum class KernelId : std::uint8_t {
   qkv_weight_gradient,
   qkv_input_gradient,
   input_norm_backward,
+  // experts, whose others are the decoder's
+  router,
+  expert_choice,
+  expert_order,
+  expert_rows,
+  experts_gate_up,
+  experts_swiglu,
+  experts_down,
+  expert_sum,
+  expert_gradient_rows,
+  experts_down_input_gradient,
+  experts_swiglu_backward,
+  experts_down_weight_gradient,
+  experts_gate_up_weight_gradient,
+  experts_gate_up_input_gradient,
+  expert_gradient_sum,
+  expert_choice_backward,
+  router_weight_gradient,
+  router_input_gradient,
   // head
   final_norm,
   logits,
@@ -108,6 +127,24 @@ inline constexpr std::array kKernelNames{
     KernelName{KernelId::qkv_weight_gradient, "qkv weight gradient"},
     KernelName{KernelId::qkv_input_gradient, "qkv input gradient"},
     KernelName{KernelId::input_norm_backward, "input norm backward"},
+    KernelName{KernelId::router, "router"},
+    KernelName{KernelId::expert_choice, "expert choice"},
+    KernelName{KernelId::expert_order, "expert order"},
+    KernelName{KernelId::expert_rows, "expert rows"},
+    KernelName{KernelId::experts_gate_up, "experts gate_up"},
+    KernelName{KernelId::experts_swiglu, "experts swiglu"},
+    KernelName{KernelId::experts_down, "experts down"},
+    KernelName{KernelId::expert_sum, "expert sum"},
+    KernelName{KernelId::expert_gradient_rows, "expert gradient rows"},
+    KernelName{KernelId::experts_down_input_gradient, "experts down input gradient"},
+    KernelName{KernelId::experts_swiglu_backward, "experts swiglu backward"},
+    KernelName{KernelId::experts_down_weight_gradient, "experts down weight gradient"},
+    KernelName{KernelId::experts_gate_up_weight_gradient, "experts gate_up weight gradient"},
+    KernelName{KernelId::experts_gate_up_input_gradient, "experts gate_up input gradient"},
+    KernelName{KernelId::expert_gradient_sum, "expert gradient sum"},
+    KernelName{KernelId::expert_choice_backward, "expert choice backward"},
+    KernelName{KernelId::router_weight_gradient, "router weight gradient"},
+    KernelName{KernelId::router_input_gradient, "router input gradient"},
     KernelName{KernelId::final_norm, "final norm"},
     KernelName{KernelId::logits, "logits"},
     KernelName{KernelId::cross_entropy, "cross entropy"},
@@ -144,6 +181,16 @@ enum class Part {
   gate_up_again,  // by chunks
   backward_mlp,   // by chunks
   backward_rest,
+  // experts instead of those of gate_up, output and MLP
+  route,                // all tokens, as the next
+  route_again,          //
+  experts_order_chunk,  // by chunks of tokens, as the next
+  experts_gate_up_chunk,
+  experts_output_chunk,
+  experts_backward_begin,
+  experts_gate_up_again,
+  experts_backward,
+  route_backward,  // all tokens
   head_begin,
   head_chunk,           // by chunks, as the next
   head_gradient_chunk,  // of input and projection
@@ -157,6 +204,8 @@ struct KernelShape {
   std::int64_t rows = 0, gradient_bytes = 0;
   std::int64_t hidden = model.config.hidden, intermediate = model.config.intermediate,
                vocabulary = model.config.vocabulary;
+  std::int64_t experts = model.config.experts.count, choices = rows * model.config.experts.per_token,
+               width = model.config.experts.intermediate;  // of one expert
   std::int64_t qkv = model.qkv_columns(), query = model.query_columns(), key = model.key_columns();
 };
 
@@ -169,6 +218,7 @@ enum class ProductResult {
   activation,  // bf16
   residual,    // bf16, another of its size is added on the way out
   gradient,    // of weights: added to what is there, or over it
+  fp32,        // an activation in fp32
 };
 
 /// One line: `product` of matmuls, `bytes` of elementwise kernels, neither of attention.
@@ -181,6 +231,8 @@ struct TemplateKernel {
   std::int64_t (*bytes)(const KernelShape&) = nullptr;
   bool (*exists)(const ModelConfig&) = nullptr;  // nullptr: in every model
   bool (*only)(const BatchShape&) = nullptr;     // nullptr: whatever the rows are
+  /// One product for each expert: of the product's rows m it has a part, or of a gradient's k.
+  bool is_grouped = false;
 };
 
 namespace kernels_h {
@@ -190,6 +242,12 @@ using enum ProductResult;
 constexpr TemplateKernel matmul(Part part, KernelId kernel, Product (*product)(const S&),
                                 ProductResult result = activation) {
   return {part, kernel, KernelKind::matmul, product, result};
+}
+constexpr TemplateKernel grouped(Part part, KernelId kernel, Product (*product)(const S&),
+                                 ProductResult result = activation) {
+  TemplateKernel line = matmul(part, kernel, product, result);
+  line.is_grouped = true;
+  return line;
 }
 constexpr TemplateKernel elementwise(Part part, KernelId kernel, std::int64_t (*bytes)(const S&),
                                      bool (*exists)(const ModelConfig&) = nullptr) {
@@ -277,6 +335,84 @@ inline constexpr auto kTemplateKernels = [] {
              [](const S& s) {
                return Product{s.rows, s.hidden, 2 * s.intermediate};
              }),
+
+      // Experts. A row of theirs is a choice of a token.
+      matmul(
+          Part::route, router,
+          [](const S& s) {
+            return Product{s.rows, s.experts, s.hidden};
+          },
+          ProductResult::fp32),
+      elementwise(Part::route, expert_choice, [](const S& s) { return 4 * s.rows * s.experts + 8 * s.choices; }),
+      // Counts, sums of the counts, and where each row lies: the choices are read twice, both orders written.
+      elementwise(Part::experts_order_chunk, expert_order, [](const S& s) { return 16 * s.choices; }),
+      elementwise(Part::experts_gate_up_chunk, expert_rows, [](const S& s) { return 4 * s.choices * s.hidden; }),
+      grouped(Part::experts_gate_up_chunk, experts_gate_up,
+              [](const S& s) {
+                return Product{s.choices, 2 * s.width, s.hidden};
+              }),
+      elementwise(Part::experts_output_chunk, experts_swiglu, [](const S& s) { return 6 * s.choices * s.width; }),
+      grouped(Part::experts_output_chunk, experts_down,
+              [](const S& s) {
+                return Product{s.choices, s.hidden, s.width};
+              }),
+      elementwise(Part::experts_output_chunk, expert_sum,
+                  [](const S& s) { return 2 * s.choices * s.hidden + 4 * s.rows * s.hidden; }),
+
+      matmul(
+          Part::route_again, router,
+          [](const S& s) {
+            return Product{s.rows, s.experts, s.hidden};
+          },
+          ProductResult::fp32),
+      elementwise(Part::route_again, expert_choice, [](const S& s) { return 4 * s.rows * s.experts + 8 * s.choices; }),
+      elementwise(Part::experts_backward_begin, expert_order, [](const S& s) { return 16 * s.choices; }),
+      elementwise(Part::experts_backward_begin, expert_rows, [](const S& s) { return 4 * s.choices * s.hidden; }),
+      grouped(Part::experts_gate_up_again, experts_gate_up,
+              [](const S& s) {
+                return Product{s.choices, 2 * s.width, s.hidden};
+              }),
+      elementwise(Part::experts_backward, expert_gradient_rows, [](const S& s) { return 4 * s.choices * s.hidden; }),
+      grouped(Part::experts_backward, experts_down_input_gradient,
+              [](const S& s) {
+                return Product{s.choices, s.width, s.hidden};
+              }),
+      // As swiglu backward, and each row's product with its gradient, which is the gradient of the row's weight.
+      elementwise(Part::experts_backward, experts_swiglu_backward,
+                  [](const S& s) { return 12 * s.choices * s.width + 8 * s.choices; }),
+      grouped(
+          Part::experts_backward, experts_down_weight_gradient,
+          [](const S& s) {
+            return Product{s.hidden, s.width, s.choices};
+          },
+          gradient),
+      grouped(
+          Part::experts_backward, experts_gate_up_weight_gradient,
+          [](const S& s) {
+            return Product{2 * s.width, s.hidden, s.choices};
+          },
+          gradient),
+      grouped(Part::experts_backward, experts_gate_up_input_gradient,
+              [](const S& s) {
+                return Product{s.choices, s.hidden, 2 * s.width};
+              }),
+      elementwise(Part::experts_backward, expert_gradient_sum,
+                  [](const S& s) { return 2 * s.choices * s.hidden + 2 * s.rows * s.hidden; }),
+      elementwise(Part::route_backward, expert_choice_backward,
+                  [](const S& s) { return 8 * s.rows * s.experts + 12 * s.choices; }),
+      matmul(
+          Part::route_backward, router_weight_gradient,
+          [](const S& s) {
+            return Product{s.experts, s.hidden, s.rows};
+          },
+          gradient),
+      matmul(
+          Part::route_backward, router_input_gradient,
+          [](const S& s) {
+            return Product{s.rows, s.hidden, s.experts};
+          },
+          residual),
+
       elementwise(Part::backward_rest, middle_norm_backward, [](const S& s) { return 8 * s.rows * s.hidden; }),
       matmul(
           Part::backward_rest, attention_output_weight_gradient,
@@ -336,10 +472,14 @@ inline constexpr auto kTemplateKernels = [] {
 struct Kernel {
   KernelKind kind = KernelKind::elementwise;
   std::optional<KernelId> id;  // none: a pass over memory that no table has
-  // matmul: [m, k] x [k, n]; `accumulates` if it adds to an existing fp32 (or bf16) result.
+  // matmul: [m, k] x [k, n], of all groups together; `accumulates` if it adds to an existing fp32 (or bf16) result.
   std::int64_t m = 0, n = 0, k = 0;
   bool accumulates = false;
   std::int64_t output_bytes = 0;  // of one element of the matmul's result: 2 or 4
+  // A product for each of so many experts, which share m, or k of a gradient; 1: one product. `skew` as in BatchShape.
+  std::int64_t groups = 1;
+  bool groups_share_k = false;
+  double skew = 1;
   AttentionSpec attention;
   std::int64_t count = 1;
   double flops = 0;        // one execution. matmul: 2 m n k. Attention: AttentionSpec's
@@ -355,6 +495,10 @@ struct Kernel {
 std::vector<Kernel> template_kernels(const Model& model, LayerKind kind, Pass pass, BatchShape batch,
                                      const LayoutOptions& options, bool writes_output = false, bool accumulates = true,
                                      std::int64_t gradient_bytes = 4);
+
+/// Rows of each of `groups` experts, most first, that share `rows`: each next one has the same fraction of the one before
+/// it, so that the first has `skew` times the mean. As many rows as possible are left to whole numbers; they add up.
+std::vector<std::int64_t> rows_of_experts(std::int64_t rows, std::int64_t groups, double skew);
 
 /// Sum of count * flops.
 double kernel_flops(const std::vector<Kernel>& kernels);

@@ -11,14 +11,15 @@
 namespace penstock {
 namespace {
 
-constexpr const char* kExperts = "mixtures of experts are not supported";
+constexpr const char* kExperts = "this kind of mixture of experts is not supported";
+constexpr const char* kSharedExperts = "experts that every token has are not supported";
 constexpr const char* kVision = "it sees or hears too; only language models are supported";
 constexpr const char* kGelu = "learned positions, LayerNorm and GELU are not supported";
 constexpr const char* kLayerNorm = "LayerNorm is not supported";
 constexpr const char* kGemma = "GELU, norms that add 1 to their weight and scaled embeddings are not supported";
 constexpr const char* kMultipliers = "factors on embeddings, attention, residuals and logits are not supported";
 constexpr const char* kStateSpace = "layers without attention (state-space, recurrent, convolutions) are not supported";
-constexpr const char* kLatent = "latent attention and mixtures of experts are not supported";
+constexpr const char* kLatent = "latent attention is not supported";
 constexpr const char* kEncoder = "it is no decoder-only language model";
 constexpr const char* kInterleaved = "rotary embeddings of neighbouring elements are not supported";
 constexpr const char* kNormBehind = "norms behind attention and MLP are not supported";
@@ -30,25 +31,23 @@ struct OtherType {
 
 /// Families of our time by their model_type.
 constexpr OtherType kOthers[] = {
-    {"mixtral", kExperts, "mistral"},
-    {"qwen2_moe", kExperts, "qwen2"},
-    {"qwen3_moe", kExperts, "qwen3"},
-    {"gpt_oss", kExperts, "llama"},
-    {"olmoe", kExperts, "qwen3"},
-    {"phimoe", kExperts, "llama"},
-    {"granitemoe", kExperts, "llama"},
-    {"glm4_moe", kExperts, "qwen3"},
-    {"ernie4_5_moe", kExperts, "llama"},
-    {"hunyuan_v1_moe", kExperts, "qwen3"},
-    {"minimax_m2", kExperts, "qwen3"},
-    {"dbrx", kExperts, "llama"},
-    {"llama4", kExperts, "llama"},
-    {"llama4_text", kExperts, "llama"},
+    {"qwen2_moe", kSharedExperts, "qwen3_moe"},
+    {"gpt_oss", "attention with sinks, biases on router and experts and a clamped SwiGLU are not supported",
+     "qwen3_moe"},
+    {"phimoe", kExperts, "mixtral"},
+    {"granitemoe", kMultipliers, "mixtral"},
+    {"glm4_moe", kSharedExperts, "qwen3_moe"},
+    {"ernie4_5_moe", kSharedExperts, "qwen3_moe"},
+    {"hunyuan_v1_moe", kSharedExperts, "qwen3_moe"},
+    {"minimax_m2", kExperts, "qwen3_moe"},
+    {"dbrx", kExperts, "mixtral"},
+    {"llama4", kSharedExperts, "llama"},
+    {"llama4_text", kSharedExperts, "llama"},
     {"deepseek_v2", kLatent, "llama"},
     {"deepseek_v3", kLatent, "llama"},
     {"deepseek_v32", kLatent, "llama"},
     {"kimi_k2", kLatent, "llama"},
-    {"minicpm3", "latent attention is not supported", "llama"},
+    {"minicpm3", kLatent, "llama"},
     {"phi3", "q, k, v and gate, up are one tensor each in its weights; a copy converted to llama can be read", "llama"},
     {"phi", "LayerNorm, GELU, biases and partly rotated heads are not supported", "llama"},
     {"gemma", kGemma, "llama"},
@@ -148,13 +147,31 @@ const FamilyDefaults& family_defaults(ModelFamily family) {
   static constexpr FamilyDefaults kQwen2{32, 0, 32768, 4096, 28};
   static constexpr FamilyDefaults kQwen3{32, 128, 32768, 4096, 28};
   static constexpr FamilyDefaults kMistral{8, 0, 131072, 4096, 0};
+  static constexpr FamilyDefaults kMixtral{8, 0, 131072, 0, 0, 1e-5, 1e6};
+  static constexpr FamilyDefaults kQwen3Moe{4, 0, 32768, 4096, 28};
+  static constexpr FamilyDefaults kOlmoe{0, 0, 4096, 0, 0, 1e-5};
   switch (family) {
     case ModelFamily::llama: return kLlama;
     case ModelFamily::qwen2: return kQwen2;
     case ModelFamily::qwen3: return kQwen3;
     case ModelFamily::mistral: return kMistral;
+    case ModelFamily::mixtral: return kMixtral;
+    case ModelFamily::qwen3_moe: return kQwen3Moe;
+    case ModelFamily::olmoe: return kOlmoe;
   }
   return kLlama;
+}
+
+const ExpertDefaults* expert_defaults(ModelFamily family) {
+  static constexpr ExpertDefaults kMixtral{.normalised = true, .has_normalised = false, .balance = 0.001};
+  static constexpr ExpertDefaults kQwen3Moe{.balance = 0.001, .has_own_width = true, .may_be_mixed = true};
+  static constexpr ExpertDefaults kOlmoe{.balance = 0.01};
+  switch (family) {
+    case ModelFamily::mixtral: return &kMixtral;
+    case ModelFamily::qwen3_moe: return &kQwen3Moe;
+    case ModelFamily::olmoe: return &kOlmoe;
+    default: return nullptr;
+  }
 }
 
 std::string why_not_supported(std::string_view given) {
@@ -177,7 +194,11 @@ std::string type_of_architecture(std::string_view architecture) {
   if (!architecture.ends_with(kEnd)) return "";
   const std::string_view name = architecture.substr(0, architecture.size() - kEnd.size());
   const std::vector<std::string> types = supported();
-  const auto type = std::find(types.begin(), types.end(), lower_case(name));
+  // "Qwen3MoeForCausalLM" is "qwen3_moe".
+  const auto type = std::find_if(types.begin(), types.end(), [&](std::string type_name) {
+    std::erase(type_name, '_');
+    return type_name == lower_case(name);
+  });
   return type == types.end() ? "" : *type;
 }
 

@@ -49,6 +49,12 @@ std::vector<std::string> length_notes(const ModelConfig& config, std::int64_t se
 }
 
 void require_computed(const ModelConfig& config, std::int64_t sequence_length, const std::string& place) {
+  if (config.experts.balance > 0)
+    throw InputError(
+        fmt::format("{}: {} asks for the load-balancing loss of its experts (output_router_logits, with "
+                    "router_aux_loss_coef = {}), which the executor does not compute; expected "
+                    "\"output_router_logits\": false",
+                    place, config.name, config.experts.balance));
   for (const std::string& why : {window_reached(config, sequence_length), rope_not_computed(config, sequence_length)})
     if (!why.empty()) throw InputError(place + ": " + why);
 }

@@ -27,7 +27,8 @@ std::string rope_not_computed(const ModelConfig& config, std::int64_t sequence_l
 /// than max_position_embeddings (rotary positions go on, as they do in transformers).
 std::vector<std::string> length_notes(const ModelConfig& config, std::int64_t sequence_length);
 
-/// Throws InputError, `place` first, unless training on such sequences is what the model's config.json means.
+/// Throws InputError, `place` first, unless training on such sequences is what the model's config.json means and the
+/// executor computes it.
 void require_computed(const ModelConfig& config, std::int64_t sequence_length, const std::string& place);
 
 }  // namespace penstock

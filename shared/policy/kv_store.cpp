@@ -107,7 +107,7 @@ void KvStore::add_gradients(Op& op, int layer, int micro_batch) const {
 }
 
 void KvStore::evict(int layer, int micro_batch) {
-  if (!plan_.batch.is_cut() || plan_.kind(layer) != LayerKind::decoder) return;
+  if (!plan_.batch.is_cut() || !is_decoder(plan_.kind(layer))) return;
   if (stays(layer) || !plan_.has_backward(layer)) return;
   staging_.send("evict", op_name("kv", layer, micro_batch), Phase::forward, made(layer, micro_batch),
                 home(layer, micro_batch), plan_.activations(layer));

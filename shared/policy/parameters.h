@@ -330,6 +330,7 @@ struct PolicyInput {
   std::int64_t chunk_tokens = 0;
   BatchKind rows = BatchKind::windows;
   double squared_lengths = 0;  // of packed rows, see BatchShape
+  double expert_skew = 1;      // see BatchShape
   std::int64_t hbm_bytes = 0;  // what arenas may take of the tiers (usable_memory)
   std::int64_t dram_bytes = 0;
   std::int64_t nvme_bytes = 0;

@@ -11,6 +11,7 @@ std::int64_t aligned(std::int64_t bytes) { return (bytes + kFieldAlignment - 1) 
 Plan::Plan(const PolicyInput& policy_input)
     : input(policy_input), parameters(policy_input.parameters), model(policy_input.model), head(model.head_index()) {
   batch = {input.micro_batch, input.sequence_length, input.rows, input.squared_lengths};
+  batch.expert_skew = input.expert_skew;
   if (input.chunk_tokens < input.sequence_length) batch.chunk_tokens = input.chunk_tokens;
   chunks = chunk_count(batch);
   micro_batches = input.sequences / input.micro_batch * chunks;
@@ -48,15 +49,15 @@ void Plan::plan_keeping() {
   for (int layer = 1; layer < head; ++layer) {
     const auto index = static_cast<std::size_t>(layer);
     const bool begins = layer == 1 || layer == parameters.first_layers + 1 || layer == model.lowest_trained ||
-                        !(stays_[index] == stays_[index - 1]);
+                        !(stays_[index] == stays_[index - 1]) || kind(layer) != kind(layer - 1);
     if (begins) kept_alike_.push_back({layer, layer});
     kept_alike_.back().last = layer;
-    const auto level = static_cast<std::size_t>(keep(layer));
     if (!begins) continue;
+    const auto of_kind = static_cast<std::size_t>(kind(layer)), level = static_cast<std::size_t>(keep(layer));
     for (const std::size_t last : {0, 1}) {
       const BatchShape of = shape(last == 1 ? chunks - 1 : 0);
-      kept_[level][last] = kept_region(model, LayerKind::decoder, of, layout(layer)).bytes;
-      recomputed_[level][last] = recomputed_region(model, LayerKind::decoder, of, layout(layer)).bytes;
+      kept_[of_kind][level][last] = kept_region(model, kind(layer), of, layout(layer)).bytes;
+      recomputed_[of_kind][level][last] = recomputed_region(model, kind(layer), of, layout(layer)).bytes;
     }
   }
 }
@@ -66,7 +67,7 @@ void Plan::plan_alike() {
   std::vector<int> firsts{
       0, 1, p.resident_weights + 1, p.resident_states + 1, head - p.nvme_states, head - p.nvme_weights, head};
   for (int layer = 1; layer <= head; ++layer)
-    if (trains(layer) != trains(layer - 1)) firsts.push_back(layer);
+    if (trains(layer) != trains(layer - 1) || kind(layer) != kind(layer - 1)) firsts.push_back(layer);
   std::sort(firsts.begin(), firsts.end());
   firsts.erase(std::unique(firsts.begin(), firsts.end()), firsts.end());
   std::erase_if(firsts, [&](int first) { return first > head; });
@@ -117,10 +118,6 @@ void Plan::plan_block(int first, int last) {
     const bool redo = recomputes(last) && (twice || layer > pass_end);
     visits.push_back({redo ? VisitKind::redo_backward : VisitKind::backward, layer, 0, redo && twice});
   }
-}
-
-LayerKind Plan::kind(int layer) const {
-  return layer == 0 ? LayerKind::embedding : layer == head ? LayerKind::head : LayerKind::decoder;
 }
 
 std::int64_t Plan::workspace_bytes(int layer, Pass pass) const {

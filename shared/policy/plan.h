@@ -76,14 +76,14 @@ struct Plan {
   }
   /// Whether the visit's ops find keys and values of the chunks before theirs.
   bool attends(const Visit& visit) const {
-    if (!batch.is_cut() || kind(visit.layer) != LayerKind::decoder) return false;
+    if (!batch.is_cut() || !is_decoder(kind(visit.layer))) return false;
     return visit.kind != VisitKind::recompute || penstock::attends(Pass::recompute, keep(visit.layer));
   }
   LayoutOptions layout(int layer) const;
   Keep keep(int layer) const { return stays_[static_cast<std::size_t>(layer)].keep; }
   /// Where a decoder layer's input and kept region wait.
   TierKind activations(int layer) const { return stays_[static_cast<std::size_t>(layer)].activations; }
-  /// Neighbouring decoder layers that are kept alike: those below the lowest that trains, first_layers, those of
+  /// Neighbouring decoder layers of one kind that are kept alike: those below the lowest that trains, first_layers, those of
   /// keep_layers, and the others.
   struct Range {
     int first = 0, last = 0;
@@ -99,7 +99,7 @@ struct Plan {
     found.group = static_cast<int>(static_cast<std::size_t>(index) / visits.size());
     return found;
   }
-  LayerKind kind(int layer) const;
+  LayerKind kind(int layer) const { return model.layers[static_cast<std::size_t>(layer)].kind; }
   bool trains(int layer) const { return model.layers[static_cast<std::size_t>(layer)].trains; }
   /// Whether backward comes to the layer at all.
   bool has_backward(int layer) const { return layer >= model.lowest_trained; }
@@ -122,6 +122,9 @@ struct Plan {
 
   std::int64_t state_elements(int layer) const { return model.layers[static_cast<std::size_t>(layer)].state_elements; }
   std::int64_t weight_bytes(int layer) const { return 2 * state_elements(layer); }
+  /// Of the largest and the smallest decoder layer: what a slot of the ring must hold, and what a load moves at least.
+  std::int64_t largest_weight_bytes() const { return 2 * model.largest_decoder().state_elements; }
+  std::int64_t smallest_weight_bytes() const { return 2 * model.smallest_decoder().state_elements; }
   std::int64_t sum_bytes(int layer) const;       // gradient_sum
   std::int64_t part_bytes(int layer) const;      // gradient_part
   std::int64_t gradient_bytes(int layer) const;  // gradient, finished
@@ -168,14 +171,17 @@ struct Plan {
   void plan_state_tensors();
   void plan_alike();
 
-  /// By Keep, of a full micro-batch and of a sequence's last chunk.
-  using RegionBytes = std::array<std::array<std::int64_t, 2>, kKeeps.size()>;
+  /// By LayerKind and Keep, of a full micro-batch and of a sequence's last chunk.
+  using RegionBytes = std::array<std::array<std::array<std::int64_t, 2>, kKeeps.size()>, kLayerKinds.size()>;
+  const std::array<std::int64_t, 2>& of_layer(const RegionBytes& bytes, int layer) const {
+    return bytes[static_cast<std::size_t>(kind(layer))][static_cast<std::size_t>(keep(layer))];
+  }
   std::int64_t largest(const RegionBytes& bytes, int layer) const {
-    const auto& [full, last] = bytes[static_cast<std::size_t>(keep(layer))];
+    const auto& [full, last] = of_layer(bytes, layer);
     return std::max(full, last);
   }
   std::int64_t of(const RegionBytes& bytes, int layer, int micro_batch) const {
-    return bytes[static_cast<std::size_t>(keep(layer))][(micro_batch + 1) % chunks == 0 ? 1 : 0];
+    return of_layer(bytes, layer)[(micro_batch + 1) % chunks == 0 ? 1 : 0];
   }
 
   /// What a layer leaves for backward, and where.

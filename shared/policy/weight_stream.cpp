@@ -32,7 +32,8 @@ void WeightStream::make_slots() {
   };
   if (std::any_of(plan_.alike.begin(), plan_.alike.end(), is_streamed_decoder)) {
     ring_ = plan_.parameters.weight_buffers;
-    for (int i = 0; i < ring_; ++i) add(writer_.buffer(TierKind::hbm, plan_.weight_bytes(1), "weights slot {}", i));
+    for (int i = 0; i < ring_; ++i)
+      add(writer_.buffer(TierKind::hbm, plan_.largest_weight_bytes(), "weights slot {}", i));
   }
   const bool tied = plan_.model.config.tied_embeddings;
   if (streams(0)) {
@@ -61,7 +62,7 @@ void WeightStream::make_staging() {
       any_decoder = true;
   }
   for (int i = 0; i < plan_.parameters.weight_buffers && any_decoder; ++i)
-    staging_.push_back(writer_.drive_staging(plan_.weight_bytes(1), "weights from nvme {}", i));
+    staging_.push_back(writer_.drive_staging(plan_.largest_weight_bytes(), "weights from nvme {}", i));
   if (edge > 0) edge_staging_ = writer_.drive_staging(edge, "weights from nvme edge");
 }
 

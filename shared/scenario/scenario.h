@@ -74,6 +74,7 @@ struct Scenario {
   std::int64_t chunk_tokens = 0;  // see PolicyInput
   BatchKind rows = BatchKind::windows;
   double squared_lengths = 0;   // of packed rows, see BatchShape
+  double expert_skew = 1;       // see BatchShape
   std::filesystem::path data;   // [workload] data: a file of tokens, which says the two above; empty: not given
   PolicyParameters policy;      // preset with the overrides of [policy]
   std::set<std::string> fixed;  // the keys of those overrides: what no planner may change

@@ -137,7 +137,8 @@ class ScenarioReader {
     scenario_.model_file = existing(section, "config");
     ModelConfig config = read_model_config(scenario_.model_file);
     if (section.has("layers")) {
-      config.decoder_layers = section.integer("layers", 1, kMostLayers);
+      config = with_decoder_layers(std::move(config), section.integer("layers", 1, kMostLayers));
+      if (const std::string why = too_many_experts(config); !why.empty()) section.fail("layers", why);
       config.name += fmt::format(", {} layers", config.decoder_layers);
     }
     freeze(config);
@@ -229,13 +230,16 @@ class ScenarioReader {
                                               scenario_.micro_batch, scenario_.sequences));
     read_rows(section);
     read_chunks(section);
+    // No key of a dense model.
+    if (const std::int64_t experts = scenario_.model.config.experts.count; experts > 0 && section.has("expert_skew"))
+      scenario_.expert_skew = section.number("expert_skew", 1, static_cast<double>(experts));
     section.finish();
     const ModelConfig& config = scenario_.model.config;
     if (const std::string why = window_reached(config, scenario_.sequence_length); !why.empty())
       section.fail("sequence_length", why);
     scenario_.notes = length_notes(config, scenario_.sequence_length);
     const double widths =
-        static_cast<double>(2 * config.hidden + 2 * scenario_.model.qkv_columns() + 4 * config.intermediate);
+        static_cast<double>(2 * config.hidden + 2 * scenario_.model.qkv_columns() + 4 * scenario_.model.widest_mlp());
     const double tokens = static_cast<double>(scenario_.sequence_length) * scenario_.sequences;
     if (const double bytes = 4 * widths * tokens * scenario_.model.layer_count(); bytes > kMostActivationBytes)
       section.fail("sequences",
@@ -375,8 +379,10 @@ class ScenarioReader {
 BatchShape Scenario::shape(std::int64_t of_sequences) const {
   // Rows may have been made shorter since.
   const double whole = static_cast<double>(sequence_length) * static_cast<double>(sequence_length);
-  return {of_sequences, sequence_length, rows, std::min(squared_lengths, whole),
-          chunk_tokens < sequence_length ? chunk_tokens : 0};
+  BatchShape shape{of_sequences, sequence_length, rows, std::min(squared_lengths, whole),
+                   chunk_tokens < sequence_length ? chunk_tokens : 0};
+  shape.expert_skew = expert_skew;
+  return shape;
 }
 
 PolicyInput Scenario::policy_input() const {
@@ -388,6 +394,7 @@ PolicyInput Scenario::policy_input() const {
   input.chunk_tokens = chunk_tokens;
   input.rows = rows;
   input.squared_lengths = shape(1).squared_lengths;
+  input.expert_skew = expert_skew;
   const TierCapacities usable = usable_memory(machine);
   input.hbm_bytes = usable.hbm;
   input.dram_bytes = usable.dram;

@@ -23,6 +23,7 @@ struct KernelSeconds {
 ///   matmul       the table's time: of the same shape (and name and result, if the table has them); else between the
 ///                two points that differ in one extent only (linear in it); else the nearest point's, scaled by FLOPs.
 ///                Without a table FLOPs / matmul rate.
+///                Of experts that of all rows together, each expert's filled up to whole tiles, and a fixed time for each.
 ///   attention    the table's time of the same shape, else the nearest's with the same head_dim, scaled by FLOPs.
 ///                Without a table FLOPs / (matmul rate x efficiency). Of packed rows by AttentionSpec::tiled_flops, from
 ///                points of packed rows alone: a table without one is an InputError. Without a table at a share of the

@@ -59,7 +59,7 @@ double Evaluator::shape_bound(const Candidate& shape, PolicyInput& input) const 
   apply(shape, scenario_, input);
   // Residency only adds to compute (updates on its lane), and only takes from everything else.
   const double compute = step_bound(input, scenario_.machine).compute;
-  const Layer& layer = scenario_.model.layers[1];
+  const Layer& layer = scenario_.model.smallest_decoder();
   const int decoders = scenario_.model.layer_count() - 2;
   const auto held = [&](std::int64_t bytes_per_element) {
     return static_cast<int>(

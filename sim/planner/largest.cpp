@@ -45,7 +45,9 @@ Scenario with_layers(Scenario scenario, std::int64_t layers) {
 }
 
 std::int64_t most_layers(const Scenario& scenario, const PolicyChoice& policy) {
-  return largest(kMostLayersTried, [&](std::int64_t layers) { return fits(with_layers(scenario, layers), policy); });
+  const std::int64_t experts = std::max<std::int64_t>(1, scenario.model.config.experts.count);
+  return largest(std::min(kMostLayersTried, kMostExperts / experts),
+                 [&](std::int64_t layers) { return fits(with_layers(scenario, layers), policy); });
 }
 
 std::int64_t longest_context(const Scenario& scenario, const PolicyChoice& policy) {

@@ -169,7 +169,7 @@ class Residencies {
   /// HBM that is left: more layers' states, or weights, or both.
   void fill(int fewest) {
     const int most = largest(fewest, hbm_per_layer_, [&](int states) { return Residency{0, states}; });
-    const std::int64_t weight_bytes = std::max<std::int64_t>(1, 2 * input_.model.layers[1].state_elements);
+    const std::int64_t weight_bytes = std::max<std::int64_t>(1, 2 * input_.model.smallest_decoder().state_elements);
     std::set<int> counts;
     const int points = std::max(2, space_.residency_points);
     for (int i = 0; i < points; ++i) counts.insert(fewest + (most - fewest) * i / (points - 1));

@@ -50,7 +50,8 @@ class BoundCounter {
     }
 
    private:
-    std::optional<Value> values_[3][kKeeps.size()][kAllPasses.size()][2][2];  // by LayerKind, Keep, Pass
+    std::optional<Value> values_[kLayerKinds.size()][kKeeps.size()][kAllPasses.size()][2]
+                                [2];  // by LayerKind, Keep, Pass
   };
 
   double template_seconds(int layer, Pass pass, bool writes_output, bool accumulates) {
@@ -206,7 +207,7 @@ class BoundCounter {
     for (const auto& [layer, last] : plan_.alike)
       if (!plan_.is_edge(layer) && !plan_.weights_resident(layer)) streamed += last - layer + 1;
     return static_cast<double>(std::max(0, streamed - plan_.parameters.weight_buffers)) *
-           static_cast<double>(plan_.weight_bytes(1));
+           static_cast<double>(plan_.smallest_weight_bytes());
   }
 
   /// What the phases of a group move besides weights, of one micro-batch, and how far it may run ahead.

@@ -13,7 +13,7 @@ class Ledger {
   StepTraffic count() {
     for (const Visit& visit : plan_.visits) count_activations(visit);
     if (on_host()) count_host_sums();
-    traffic_.ring_h2d = fewest_loads() * plan_.weight_bytes(1);
+    traffic_.ring_h2d = fewest_loads() * plan_.smallest_weight_bytes();
     traffic_.host_pass_bytes =
         std::llround(plan_.parameters.host_pass_bytes_per_parameter * static_cast<double>(plan_.model.parameters));
     for (const Plan::Range& run : plan_.alike) {
@@ -25,7 +25,7 @@ class Ledger {
     }
     traffic_.ring_nvme_read =
         (from_drive_ + (groups_ - 1) * beyond_ring(from_drive_) + groups_ * beyond_ring(back_from_drive_)) *
-        plan_.weight_bytes(1);
+        plan_.smallest_weight_bytes();
     return traffic_;
   }
 
@@ -56,7 +56,7 @@ class Ledger {
     if (visit.kind == VisitKind::forward) {
       if (const int next = layer + 1; next < plan_.head && plan_.is_checkpoint(next)) leaves(next, boundaries);
       if (layer > 0) leaves(layer, kept() + (plan_.has_backward(layer) ? keys : 0));
-    } else if (plan_.kind(layer) == LayerKind::decoder) {
+    } else if (is_decoder(plan_.kind(layer))) {
       if (plan_.is_checkpoint(layer)) returns(layer, boundaries);
       returns(layer, kept() + keys);
     }

@@ -55,9 +55,14 @@ std::vector<Entry> list_models(const fs::path& folder) {
   for (const fs::path& file : files_in(folder / "models", ".json")) {
     const Model model = make_model(read_model_config(file));
     const ModelConfig& config = model.config;
+    const Experts& experts = config.experts;
+    const std::string mixture =
+        experts.count == 0 ? ""
+                           : fmt::format(" ({} of them for a token: {} of {} experts)",
+                                         format_count(model.active_parameters()), experts.per_token, experts.count);
     entries.push_back(
         {config.name,
-         fmt::format("{} parameters, {} layers of {}, vocabulary {}{}", format_count(model.parameters),
+         fmt::format("{} parameters{}, {} layers of {}, vocabulary {}{}", format_count(model.parameters), mixture,
                      config.decoder_layers, config.hidden, config.vocabulary, config.tied_embeddings ? ", tied" : ""),
          {{"name", config.name},
           {"file", file.string()},
@@ -65,6 +70,7 @@ std::vector<Entry> list_models(const fs::path& folder) {
           {"decoder_layers", config.decoder_layers},
           {"hidden", config.hidden},
           {"vocabulary", config.vocabulary}}});
+    if (experts.count > 0) entries.back().json["active_parameters"] = model.active_parameters();
   }
   return entries;
 }

@@ -77,7 +77,7 @@ class Elements {
       const double least = item.pieces == MemoryPieces::sub_group ? setting("sub_group_size") : 0;
       for (const Layer& layer : scenario_.model.layers) {
         if (item.pieces == MemoryPieces::layer) {
-          if (layer.kind == LayerKind::decoder) pieces.push_back(static_cast<double>(layer.parameters) * share);
+          if (is_decoder(layer.kind)) pieces.push_back(static_cast<double>(layer.parameters) * share);
           continue;
         }
         for (const ParameterTensor& tensor : layer.tensors) {
@@ -101,7 +101,7 @@ class Elements {
     const double sequences = scenario_.micro_batch, length = static_cast<double>(scenario_.sequence_length);
     switch (item.counted) {
       case Counted::largest_tensor: return largest_tensor();
-      case Counted::largest_layer: return static_cast<double>(model.layers[1].parameters);
+      case Counted::largest_layer: return static_cast<double>(model.largest_decoder().parameters);
       case Counted::embedding:
       case Counted::head: return static_cast<double>(config.vocabulary * config.hidden);
       case Counted::logits: return sequences * length * static_cast<double>(config.vocabulary);
@@ -113,7 +113,7 @@ class Elements {
       case Counted::layer_mlp:
         return static_cast<double>(
                    mlp_rows({scenario_.micro_batch, scenario_.sequence_length}, scenario_.policy.numerics.chunking)) *
-               static_cast<double>(config.intermediate);
+               static_cast<double>(model.widest_mlp());
       case Counted::setting: return setting(item.setting);
       case Counted::nothing:
       case Counted::parameters: break;

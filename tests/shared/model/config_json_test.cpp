@@ -285,11 +285,12 @@ TEST(ConfigJson, RefusesScalingsThatSayTooLittle) {
 
 TEST(ConfigJson, RefusalsNameTheNearestFamilyThatWorks) {
   const auto type = [](const std::string& name) { return refusal(replaced(kLlama, "\"llama\"", "\"" + name + "\"")); };
-  EXPECT_EQ(type("qwen3_moe").substr(type("qwen3_moe").find("model_type")),
-            "model_type: \"qwen3_moe\" cannot be read: mixtures of experts are not supported; the nearest that can be "
-            "read is qwen3");
-  for (const auto& [name, nearest] : {std::pair{"mixtral", "mistral"},
-                                      {"qwen2_moe", "qwen2"},
+  EXPECT_EQ(
+      type("qwen2_moe").substr(type("qwen2_moe").find("model_type")),
+      "model_type: \"qwen2_moe\" cannot be read: experts that every token has are not supported; the nearest that "
+      "can be read is qwen3_moe");
+  for (const auto& [name, nearest] : {std::pair{"gpt_oss", "qwen3_moe"},
+                                      {"dbrx", "mixtral"},
                                       {"phi3", "llama"},
                                       {"gemma2", "llama"},
                                       {"gpt2", "llama"},
@@ -306,7 +307,7 @@ TEST(ConfigJson, RefusalsNameTheNearestFamilyThatWorks) {
   EXPECT_MENTIONS(type("llama3"), "did you mean llama?");
   EXPECT_MENTIONS(type("LLaMA"), "did you mean llama?");
   EXPECT_MENTIONS(type("minstral"), "did you mean mistral?");
-  EXPECT_MENTIONS(type("something_new"), "known types are llama, qwen2, qwen3, mistral");
+  EXPECT_MENTIONS(type("something_new"), "known types are llama, qwen2, qwen3, mistral, mixtral, qwen3_moe, olmoe");
   EXPECT_MENTIONS(refusal(replaced(kLlama, "\"llama\"", "7")), "model_type: expected a text, found 7");
 }
 
@@ -338,7 +339,8 @@ TEST(ConfigJson, WhatOtherFamiliesChangeIsNotPassedOver) {
 
 TEST(ConfigJson, SaysWhatAFileWithoutAModelTypeIs) {
   EXPECT_MENTIONS(refusal(replaced(kLlama, "\"model_type\": \"llama\",", "")),
-                  "model_type: is missing; expected one of llama, qwen2, qwen3, mistral; architectures has "
+                  "model_type: is missing; expected one of llama, qwen2, qwen3, mistral, mixtral, qwen3_moe, olmoe; "
+                  "architectures has "
                   "\"LlamaForCausalLM\", which is \"model_type\": \"llama\": add it");
   EXPECT_MENTIONS(refusal(replaced(kLlama, "model_type", "modeltype")), "there is modeltype: did you mean model_type?");
   EXPECT_MENTIONS(refusal("{\"dim\": 4096, \"n_layers\": 32, \"n_heads\": 32}"), "params.json");

@@ -42,6 +42,15 @@ inline Model qwen3() {
   return make_model(c);
 }
 
+/// Layers 0, 2 and 3 are dense, 1 and 4 have eight experts, of which a token has three.
+inline Model experts() {
+  ModelConfig c = base("small-experts");
+  c.family = ModelFamily::qwen3_moe;
+  c.qk_norm = true;
+  c.experts = {.count = 8, .per_token = 3, .intermediate = 48, .dense_layers = {0, 2, 3}};
+  return make_model(c);
+}
+
 /// The same with these layers frozen, as [optimizer] freeze names them.
 inline Model frozen(const Model& model, const std::vector<std::string>& names) {
   ModelConfig config = model.config;

@@ -145,6 +145,40 @@ Kernel attention(KernelKind kind, std::int64_t sequences, std::int64_t length, s
 }
 
 // 2 x 1 x 8 x 64 x 1000^2 = 1.024e9 FLOPs; forward at half the rate, backward 2.5 times as many at a quarter of it.
+Kernel experts(std::int64_t groups, std::int64_t rows, double skew = 1) {
+  Kernel kernel = matmul(rows, 768, 2048);
+  kernel.groups = groups;
+  kernel.skew = skew;
+  return kernel;
+}
+
+// 128 experts of 1024 rows, whole tiles of 128 each, take one product's time and 2.75 us for each expert.
+TEST(GroupedMatmul, IsOneProductOfWholeTilesAndATimeForEachExpert) {
+  const double together = burst(plain_gpu(), matmul(131072, 768, 2048));
+  EXPECT_DOUBLE_EQ(burst(plain_gpu(), experts(128, 131072)), together + 128 * 2.75e-6);
+  // 1025 rows each fill nine tiles.
+  EXPECT_NEAR(burst(plain_gpu(), experts(128, 128 * 1025)),
+              burst(plain_gpu(), matmul(128 * 1152, 768, 2048)) + 128 * 2.75e-6, 1e-12);
+  // All rows to one expert: no other has a product.
+  EXPECT_DOUBLE_EQ(burst(plain_gpu(), experts(128, 131072, 128)), together + 2.75e-6);
+  Kernel weights = matmul(768, 2048, 131072);
+  weights.groups = 128;
+  weights.groups_share_k = true;
+  EXPECT_DOUBLE_EQ(burst(plain_gpu(), weights), together + 128 * 2.75e-6);
+}
+
+TEST(GroupedMatmul, TakesPointsOfAsManyExpertsAlone) {
+  Gpu gpu = plain_gpu();
+  gpu.matmuls = {{131072, 768, 2048, false, 2.0}};
+  EXPECT_DOUBLE_EQ(burst(gpu, experts(128, 131072)), 2.0 + 128 * 2.75e-6);
+  MatmulPoint point{131072, 768, 2048, false, 3.0};
+  point.groups = 128;
+  gpu.matmuls.push_back(point);
+  EXPECT_DOUBLE_EQ(burst(gpu, experts(128, 131072)), 3.0);
+  EXPECT_DOUBLE_EQ(burst(gpu, matmul(131072, 768, 2048)), 2.0);
+  EXPECT_DOUBLE_EQ(burst(gpu, experts(64, 131072)), 2.0 + 64 * 2.75e-6);
+}
+
 TEST(Attention, WithoutATableGoesByItsEfficiency) {
   EXPECT_DOUBLE_EQ(burst(plain_gpu(), attention(KernelKind::attention_forward, 1, 1000)), 2.048);
   EXPECT_DOUBLE_EQ(burst(plain_gpu(), attention(KernelKind::attention_backward, 1, 1000)), 10.24);
