@@ -3,9 +3,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <optional>
 #include <set>
 #include <thread>
 
+#include "exec/checkpoint/packed_experts.h"
 #include "exec/checkpoint/state_source.h"
 #include "exec/checkpoint/weight_files.h"
 #include "exec/checkpoint/weight_hints.h"
@@ -43,10 +46,11 @@ class PublishedStates : public StateSource {
 
   void read(const ParameterTensor& tensor, StatePart part, std::int64_t first, std::span<float> out) const override {
     if (part != StatePart::master) return std::fill(out.begin(), out.end(), 0.0f);
-    files_.read(stored_name(tensor.name), first, out);
+    const PackedPlace stored = stored_place(tensor);
+    files_.read(stored.name, stored.first + first, out);
   }
   std::string place(const ParameterTensor& tensor, StatePart) const override {
-    const std::string_view name = stored_name(tensor.name);
+    const std::string name = stored_place(tensor).name;
     return fmt::format("{}: {}", files_.find(name)->file->path().string(), name);
   }
   std::string describe() const override {
@@ -66,12 +70,22 @@ class PublishedStates : public StateSource {
   std::string_view stored_name(std::string_view name) const {
     return base_names_ && name.starts_with(kBaseModel) ? name.substr(kBaseModel.size()) : name;
   }
+  /// Under its own name, unless the files have the experts of a layer as one.
+  PackedPlace stored_place(const ParameterTensor& tensor) const {
+    const std::string_view own = stored_name(tensor.name);
+    if (files_.find(own) == nullptr)
+      if (std::optional<PackedPlace> packed = packed_place(tensor, model_.config)) {
+        packed->name = stored_name(packed->name);
+        if (files_.find(packed->name) != nullptr) return *std::move(packed);
+      }
+    return {std::string(own), stored_shape(tensor), 0};
+  }
   std::string path() const { return files_.path().string(); }
 
   /// Names in the files beyond the model's, in and outside the index.
   std::vector<std::string> other_names() const {
-    std::set<std::string_view> needed;
-    for_each_tensor([&](const ParameterTensor& tensor) { needed.insert(stored_name(tensor.name)); });
+    std::set<std::string, std::less<>> needed;
+    for_each_tensor([&](const ParameterTensor& tensor) { needed.insert(stored_place(tensor).name); });
     std::vector<std::string> others;
     for (const WeightFiles::Sources* sources : {&files_.tensors(), &files_.unlisted()})
       for (const auto& [name, source] : *sources)
@@ -84,7 +98,7 @@ class PublishedStates : public StateSource {
     std::size_t needed = 0;
     for_each_tensor([&](const ParameterTensor& tensor) {
       ++needed;
-      const std::string name(stored_name(tensor.name));
+      const std::string name = stored_place(tensor).name;
       if (files_.find(name) != nullptr) return;
       missing.push_back(name);
       if (files_.unlisted().contains(name)) unlisted.push_back(name);
@@ -125,7 +139,9 @@ class PublishedStates : public StateSource {
   void require_dtypes() const {
     std::vector<std::string> unreadable;
     for_each_tensor([&](const ParameterTensor& tensor) {
-      if (const auto name = stored_name(tensor.name); !files_.find(name)->tensor->type) unreadable.emplace_back(name);
+      const std::string name = stored_place(tensor).name;
+      if (!files_.find(name)->tensor->type && (unreadable.empty() || unreadable.back() != name))
+        unreadable.push_back(name);
     });
     if (unreadable.empty()) return;
     const WeightFiles::Source& first = *files_.find(unreadable[0]);
@@ -141,17 +157,20 @@ class PublishedStates : public StateSource {
     const ParameterTensor* first = nullptr;
     std::size_t others = 0;
     for_each_tensor([&](const ParameterTensor& tensor) {
-      if (files_.find(stored_name(tensor.name))->tensor->shape == stored_shape(tensor)) return;
+      const PackedPlace stored = stored_place(tensor);
+      if (files_.find(stored.name)->tensor->shape == stored.shape) return;
       others += first != nullptr ? 1 : 0;
       if (first == nullptr) first = &tensor;
     });
     if (first == nullptr) return;
-    const WeightFiles::Source& source = *files_.find(stored_name(first->name));
-    throw InputError(fmt::format("{}: {} has shape {}, {} needs {}{}; {}", source.file->path().string(),
-                                 stored_name(first->name), shape_text(source.tensor->shape), model_.config.name,
-                                 shape_text(stored_shape(*first)),
+    const PackedPlace stored = stored_place(*first);
+    const WeightFiles::Source& source = *files_.find(stored.name);
+    throw InputError(fmt::format("{}: {} has shape {}, {} needs {}{}; {}", source.file->path().string(), stored.name,
+                                 shape_text(source.tensor->shape), model_.config.name, shape_text(stored.shape),
                                  others > 0 ? fmt::format(" (others that differ: {})", others) : "",
-                                 why_other_shape(*first, source.tensor->shape, model_.config)));
+                                 stored.shape == stored_shape(*first)
+                                     ? why_other_shape(*first, source.tensor->shape, model_.config)
+                                     : "take the config.json that belongs to the weights"));
   }
 
   /// Old files have the inverse frequencies of the rotary embedding, which follow from config.json.

@@ -9,17 +9,14 @@
 namespace penstock::exec {
 namespace {
 
-constexpr float kInitialDeviation = 0.02f;  // initializer_range of all four families
-
-bool is_bias(const ParameterTensor& tensor) { return tensor.name.ends_with(".bias"); }
-bool is_norm(const ParameterTensor& tensor) { return tensor.rows == 1 && !is_bias(tensor); }
+constexpr float kInitialDeviation = 0.02f;  // initializer_range of every family
 
 class RandomStates : public StateSource {
  public:
   explicit RandomStates(std::uint64_t seed) : seed_(seed) {}
   void read(const ParameterTensor& tensor, StatePart part, std::int64_t first, std::span<float> out) const override {
-    if (part != StatePart::master || is_bias(tensor)) return std::fill(out.begin(), out.end(), 0.0f);
-    if (is_norm(tensor)) return std::fill(out.begin(), out.end(), 1.0f);
+    if (part != StatePart::master || tensor.is_bias()) return std::fill(out.begin(), out.end(), 0.0f);
+    if (tensor.is_norm()) return std::fill(out.begin(), out.end(), 1.0f);
     const std::uint64_t key = random_key(seed_, tensor.name);
     for (std::size_t i = 0; i < out.size(); ++i)
       out[i] = kInitialDeviation * random_normal(key, static_cast<std::uint64_t>(first) + i);
@@ -39,8 +36,7 @@ std::string element_text(const ParameterTensor& tensor, std::int64_t index) {
 }
 
 std::vector<std::int64_t> stored_shape(const ParameterTensor& tensor) {
-  const bool is_vector = tensor.name.ends_with("norm.weight") || is_bias(tensor);
-  if (is_vector) return {tensor.columns};
+  if (tensor.is_norm() || tensor.is_bias()) return {tensor.columns};
   return {tensor.rows, tensor.columns};
 }
 

@@ -12,6 +12,18 @@
 namespace penstock::exec {
 namespace {
 
+/// One more than the largest number behind `part`; 0: there is none.
+std::int64_t one_more_than_largest(std::span<const std::string> names, std::string_view part) {
+  std::int64_t count = 0;
+  for (const std::string& name : names) {
+    const std::size_t at = name.find(part);
+    std::int64_t index = -1;
+    if (at != std::string::npos) std::from_chars(name.data() + at + part.size(), name.data() + name.size(), index);
+    if (index < INT64_MAX) count = std::max(count, index + 1);
+  }
+  return count;
+}
+
 /// A part of a tensor's name and what it says.
 struct Mark {
   std::string_view part;
@@ -22,11 +34,12 @@ constexpr std::string_view kQuantised =
     "these are quantised weights, which cannot be trained; take the model's bf16, fp16 or fp32 weights";
 constexpr std::string_view kAdapter =
     "this is an adapter (LoRA), not a model; merge it into its base model (peft: merge_and_unload) and save that";
-constexpr std::string_view kExperts = "this is a mixture of experts; dense models are supported only";
+constexpr std::string_view kExperts =
+    "this is a mixture of experts, which the scenario's model is not; take the config.json that belongs to the weights";
 constexpr std::string_view kMultimodal =
     "this is a model of more than text; save its language model alone, with its own config.json";
 constexpr std::string_view kArchitecture =
-    "these are names of another architecture; llama, qwen2, qwen3 and mistral are supported";
+    "these are names of another architecture; llama, qwen2, qwen3, mistral, mixtral, qwen3_moe and olmoe are supported";
 constexpr std::string_view kPublisher =
     "these are the publisher's own names, whose rows of q and k stand in another order; take the model as "
     "transformers stores it";
@@ -99,6 +112,18 @@ std::string marked(std::span<const std::string> names, std::span<const Mark> mar
   return "";
 }
 
+/// What a model has by these names that this one has not.
+std::string marked_model(std::span<const std::string> names, const ModelConfig& config) {
+  if (config.experts.count == 0) return marked(names, kModels);
+  if (any_has(names, ".shared_expert")) return "experts that every token has are not supported";
+  for (const Mark& mark : kModels)
+    if (mark.says != kExperts && any_has(names, mark.part)) return std::string(mark.says);
+  return "";
+}
+
+/// Experts that the names speak of: one more than the largest number behind "experts.".
+std::int64_t experts_of(std::span<const std::string> names) { return one_more_than_largest(names, "experts."); }
+
 std::string_view family_name(const ModelConfig& config) {
   return model_family_names()[static_cast<std::size_t>(config.family)];
 }
@@ -112,7 +137,13 @@ struct Side {
 std::optional<Side> side_of(std::string_view name, bool rows, const ModelConfig& config) {
   const auto is = [&](std::string_view part) { return name.find(part) != std::string_view::npos; };
   const bool input_side = !rows && !name.ends_with("bias") && !name.ends_with("norm.weight");
-  if (is("q_norm") || is("k_norm")) return Side{"head_dim"};
+  if ((is("q_norm") || is("k_norm")) && !config.qk_norm_whole) return Side{"head_dim"};
+  if (is(".gate.weight")) return Side{rows ? "num_experts" : "hidden_size"};
+  if (is(".experts.")) {
+    const bool outer = rows != (is("down_proj") || is(".w2."));
+    const bool own_width = config.family == ModelFamily::qwen3_moe;
+    return Side{!outer ? "hidden_size" : own_width ? "moe_intermediate_size" : "intermediate_size"};
+  }
   if (is("norm.weight")) return Side{"hidden_size"};
   if (is("embed_tokens") || is("lm_head")) return Side{rows ? "vocab_size" : "hidden_size"};
   if (is("q_proj")) return input_side ? Side{"hidden_size"} : Side{"num_attention_heads", config.head_dim};
@@ -165,25 +196,25 @@ std::string about_layers(std::int64_t found, const ModelConfig& config) {
       found, config.decoder_layers);
 }
 
+std::string about_experts(std::int64_t found, const ModelConfig& config) {
+  return fmt::format("experts of a layer: {} in the weights, {} by config.json (num_experts)", found,
+                     config.experts.count);
+}
+
 }  // namespace
 
-std::int64_t decoder_layers_of(std::span<const std::string> names) {
-  constexpr std::string_view kLayers = "layers.";
-  std::int64_t layers = 0;
-  for (const std::string& name : names) {
-    const std::size_t at = name.find(kLayers);
-    std::int64_t index = -1;
-    if (at != std::string::npos) std::from_chars(name.data() + at + kLayers.size(), name.data() + name.size(), index);
-    if (index < INT64_MAX) layers = std::max(layers, index + 1);
-  }
-  return layers;
-}
+std::int64_t decoder_layers_of(std::span<const std::string> names) { return one_more_than_largest(names, "layers."); }
 
 std::string why_unused(std::span<const std::string> unused, const ModelConfig& config) {
   if (const std::string says = marked(unused, kStorage); !says.empty()) return says;
-  if (const std::string says = marked(unused, kModels); !says.empty()) return says;
+  if (const std::string says = marked_model(unused, config); !says.empty()) return says;
   if (const std::int64_t layers = decoder_layers_of(unused); layers > config.decoder_layers)
     return about_layers(layers, config);
+  if (const std::int64_t experts = experts_of(unused); experts > config.experts.count && config.experts.count > 0)
+    return about_experts(experts, config);
+  if (config.experts.count > 0 && any_has(unused, ".experts."))
+    return "these layers are dense by config.json (mlp_only_layers, decoder_sparse_step); take the config.json that "
+           "belongs to the weights";
   const auto is_type = [&](std::string_view type, std::string_view has) {
     return fmt::format(
         "models of model_type \"{}\" have {}, the scenario's is \"{}\"; take the config.json that belongs "
@@ -204,7 +235,7 @@ std::string why_missing(std::span<const std::string> missing, std::span<const st
                         std::int64_t decoder_layers, const ModelConfig& config) {
   if (const std::string says = marked(unused, kStorage); !says.empty()) return says;
   if (const std::string prefix = prefix_of(missing, unused); !prefix.empty()) return about_prefix(prefix);
-  if (const std::string says = marked(unused, kModels); !says.empty()) return says;
+  if (const std::string says = marked_model(unused, config); !says.empty()) return says;
   const auto all_have = [&](std::string_view part) {
     return std::all_of(missing.begin(), missing.end(),
                        [&](const std::string& name) { return name.find(part) != std::string::npos; });
@@ -214,6 +245,9 @@ std::string why_missing(std::span<const std::string> missing, std::span<const st
            "true "
            "in config.json says so; else take the weights of the ...ForCausalLM";
   if (decoder_layers < config.decoder_layers && all_have("layers.")) return about_layers(decoder_layers, config);
+  if (all_have(".experts."))
+    return "the weights lack experts that config.json speaks of (num_experts, mlp_only_layers, decoder_sparse_step), or "
+           "were not downloaded whole";
   if (all_have("_proj.bias"))
     return fmt::format(
         "model_type \"{}\" has q, k, v biases, these weights have none; take the config.json that belongs "

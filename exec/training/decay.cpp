@@ -8,7 +8,7 @@ namespace {
 
 bool is_decayed(const Layer& layer, const ParameterTensor& tensor, Decay decay) {
   if (decay == Decay::all) return true;
-  if (tensor.rows == 1) return false;  // norms and biases
+  if (tensor.is_norm() || tensor.is_bias()) return false;
   return layer.kind != LayerKind::embedding || decay == Decay::matrices_and_embeddings;
 }
 
