@@ -26,7 +26,7 @@ void run_op(benchmark::State& state, const KernelCase& c, const CaseOp& op) {
 
 int run(int argc, char** argv) {
   for (const KernelCase& c : kernel_cases())
-    for (const CaseOp& op : case_ops())
+    for (const CaseOp& op : case_ops(c))
       benchmark::RegisterBenchmark((c.name + "/" + op.name()).c_str(),
                                    [&c, op](benchmark::State& state) { run_op(state, c, op); });
   benchmark::Initialize(&argc, argv);

@@ -87,18 +87,25 @@ std::vector<CalibrationOp> calibration_ops(const Scenario& scenario, std::span<c
         {kind, pass, accumulates, gradient, batch,
          template_kernels(scenario.model, kind, pass, batch, layout, false, accumulates, element_bytes(gradient))});
   };
+  std::vector<LayerKind> decoders;
+  for (const LayerKind kind : {LayerKind::decoder, LayerKind::experts})
+    if (scenario.model.has(kind)) decoders.push_back(kind);
   for (const BatchShape& shape : calibration_shapes(scenario)) {
     const bool is_first = ops.empty();  // of chunks, embedding and head are all alike
     batch = shape;
     if (is_first) add(LayerKind::embedding, Pass::forward, false, ElementType::fp32);
-    add(LayerKind::decoder, Pass::forward, false, ElementType::fp32);
-    add(LayerKind::decoder, Pass::recompute, false, ElementType::fp32);
-    for (const auto& [kind, pass] : {std::pair{LayerKind::decoder, Pass::backward},
-                                     {LayerKind::head, Pass::loss},
-                                     {LayerKind::embedding, Pass::backward}})
+    std::vector<std::pair<LayerKind, Pass>> with_gradients;
+    for (const LayerKind kind : decoders) {
+      add(kind, Pass::forward, false, ElementType::fp32);
+      add(kind, Pass::recompute, false, ElementType::fp32);
+      with_gradients.emplace_back(kind, Pass::backward);
+    }
+    with_gradients.emplace_back(LayerKind::head, Pass::loss);
+    with_gradients.emplace_back(LayerKind::embedding, Pass::backward);
+    for (const auto& [kind, pass] : with_gradients)
       for (const ElementType gradient : gradients)
         for (const bool accumulates : {true, false})
-          if (is_first || kind == LayerKind::decoder) add(kind, pass, accumulates, gradient);
+          if (is_first || is_decoder(kind)) add(kind, pass, accumulates, gradient);
   }
   return ops;
 }
@@ -154,15 +161,18 @@ void KernelTables::require_all(const Scenario& scenario) const {
   const BatchShape batch = chunk_of(scenario.shape(scenario.micro_batch), 0);
   const Numerics& numerics = scenario.policy.numerics;
   const std::int64_t gradient = element_bytes(numerics.sum_on_host ? numerics.gradient_link : numerics.gradient_sum);
-  for (const OperandUse& use : kOperandUses)  // every pass that there is
-    for (const Keep keep : kKeeps)
-      for (const bool writes_output : {false, true})
-        for (const bool accumulates : {false, true})
-          for (const Kernel& kernel :
-               template_kernels(scenario.model, use.kind, use.pass, batch, {keep, numerics.chunking, 0}, writes_output,
-                                accumulates, gradient))
-            if (!has(kernel))
-              throw std::logic_error("calibration: nobody timed the kernel \"" + std::string(kernel.name()) + "\"");
+  for (const LayerKind kind : kLayerKinds)
+    for (const Pass pass : kAllPasses)
+      for (const Keep keep : kKeeps)
+        for (const bool writes_output : {false, true})
+          for (const bool accumulates : {false, true}) {
+            if (!scenario.model.has(kind) || operand_uses(kind, pass).empty()) continue;
+            for (const Kernel& kernel :
+                 template_kernels(scenario.model, kind, pass, batch, {keep, numerics.chunking, 0}, writes_output,
+                                  accumulates, gradient))
+              if (!has(kernel))
+                throw std::logic_error("calibration: nobody timed the kernel \"" + std::string(kernel.name()) + "\"");
+          }
 }
 
 void KernelTables::fill(Gpu& gpu, std::map<std::string, double>& spread) const {
@@ -181,7 +191,8 @@ void KernelTables::fill(Gpu& gpu, std::map<std::string, double>& spread) const {
     double& widest = spread[std::string(k.name())];
     widest = std::max({widest, burst.spread, sustained.spread});
     if (k.kind == KernelKind::matmul) {
-      gpu.matmuls.push_back({k.m, k.n, k.k, k.accumulates, burst.seconds, k.id, k.output_bytes, sustained_seconds});
+      gpu.matmuls.push_back(
+          {k.m, k.n, k.k, k.accumulates, burst.seconds, k.id, k.output_bytes, sustained_seconds, k.groups});
       gpu.matmul_burst_flops_per_second = std::max(gpu.matmul_burst_flops_per_second, rate(k.flops, burst.seconds));
       gpu.matmul_flops_per_second = std::max(gpu.matmul_flops_per_second, rate(k.flops, sustained.seconds));
     } else if (k.kind == KernelKind::elementwise) {

@@ -113,7 +113,8 @@ class CudaCalibration {
     }
     progress_("AdamW by threads", 0.05);
     std::int64_t elements = 0;
-    for (const Scenario& scenario : scenarios_) elements = std::max(elements, scenario.model.layers[1].state_elements);
+    for (const Scenario& scenario : scenarios_)
+      elements = std::max(elements, scenario.model.largest_decoder().state_elements);
     AdamwLoad adamw(elements);
     adamw.run(limits_.cores, 0.1);
     for (const int threads : thread_counts(1)) {
@@ -223,7 +224,8 @@ class CudaCalibration {
     profile_.machine.host_op_seconds = round_trip.seconds;
     spread("host_op", round_trip.spread);
     std::int64_t elements = 0;
-    for (const Scenario& scenario : scenarios_) elements = std::max(elements, scenario.model.layers[1].state_elements);
+    for (const Scenario& scenario : scenarios_)
+      elements = std::max(elements, scenario.model.largest_decoder().state_elements);
     measure_device_optimizer(std::min(elements, kMostOptimizerElements), gate_, stream_.get(), tables_);
   }
 

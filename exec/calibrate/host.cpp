@@ -77,7 +77,7 @@ class HostCalibration {
     cpu.adamw_bytes_per_parameter = 26;
     for (const int threads : thread_counts()) {
       progress_(fmt::format("AdamW, {} threads", threads), 0.8);
-      const MeasuredRate rate = measure_adamw(scenario_.model.layers[1].state_elements, threads);
+      const MeasuredRate rate = measure_adamw(scenario_.model.largest_decoder().state_elements, threads);
       cpu.adamw_by_threads.push_back({threads, rate.per_second});
       profile_.spread[fmt::format("adamw {}", threads)] = rate.spread;
     }
@@ -88,7 +88,7 @@ class HostCalibration {
     progress_("gradients", 0.85);
     const int wanted = scenario_.policy.optimizer_threads;
     const int optimizer = std::clamp(wanted > 0 ? wanted : limits_.cores - 1, 1, limits_.cores);
-    const std::int64_t elements = std::min(scenario_.model.layers[1].state_elements, kLargestPass);
+    const std::int64_t elements = std::min(scenario_.model.largest_decoder().state_elements, kLargestPass);
     for (const int threads : std::set{1, optimizer}) {
       HostPasses passes(std::max(kBeyondCaches, elements * HostPasses::kBytes));
       keep(passes.gradients(elements, threads), profile_);

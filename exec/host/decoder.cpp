@@ -3,31 +3,17 @@
 #include <algorithm>
 
 #include "exec/host/attention.h"
+#include "exec/host/experts.h"
 #include "exec/host/matmul.h"
 #include "exec/host/rmsnorm.h"
 #include "exec/host/rotary.h"
 #include "exec/host/scratch.h"
 #include "exec/host/storage.h"
 #include "exec/host/swiglu.h"
+#include "exec/host/widened.h"
 
 namespace penstock::exec {
 namespace {
-
-template <class Storage>
-Matrix<typename Storage::Real> widened(ScratchScope& scratch, const typename Storage::Element* from, std::int64_t rows,
-                                       std::int64_t columns) {
-  using Real = typename Storage::Real;
-  const Matrix<Real> copy(scratch.take<Real>(rows * columns), rows, columns);
-  widen<Storage>(from, rows * columns, copy.data);
-  return copy;
-}
-
-template <class Real>
-Matrix<Real> zeros(ScratchScope& scratch, std::int64_t rows, std::int64_t columns) {
-  const Matrix<Real> matrix(scratch.take<Real>(rows * columns), rows, columns);
-  std::fill_n(matrix.data, rows * columns, Real{0});
-  return matrix;
-}
 
 /// One decoder op: the shapes, and the steps that forward and backward are made of.
 template <class Storage>
@@ -35,6 +21,7 @@ class DecoderOp {
  public:
   DecoderOp(const Model& model, BatchShape batch, const OpMemory<Storage>& op)
       : model_(model),
+        offsets_(model.offsets(op.kind)),
         batch_(batch),
         spec_(attention_spec(model.config, batch)),
         op_(op),
@@ -78,6 +65,12 @@ class DecoderOp {
   ChunkKeys<Storage> keys() const {
     return {at(TemplateOperand::kv), op_.template at<Real>(TemplateOperand::kv_gradient), op_.adds_keys};
   }
+  bool is_experts() const { return op_.kind == LayerKind::experts; }
+  /// middle -> normed
+  void middle_norm() const {
+    norm(at(Activation::middle), offsets_.middle_norm);
+    mark(KernelId::middle_norm);
+  }
   void make_qkv() const;
   void hand_on_keys() const;
   void make_middle() const;
@@ -93,11 +86,13 @@ class DecoderOp {
     return makes_gradients() ? zeros<Real>(scratch, rows, columns) : Matrix<Real>(nullptr, 0, 0);
   }
   void backward_mlp() const;
+  void backward_middle_norm() const;
   void backward_attention_output() const;
   void backward_rotary() const;
   void backward_qkv() const;
 
   const Model& model_;
+  const DecoderOffsets& offsets_;
   const BatchShape batch_;
   const AttentionSpec spec_;
   const OpMemory<Storage>& op_;
@@ -113,28 +108,33 @@ void DecoderOp<Storage>::forward(const DecoderProducts& makes) const {
     mark(attention_kernel(false));
   }
   if (makes.middle) make_middle();
-  if (makes.gate_up || makes.output) make_mlp(makes);
+  if (!makes.gate_up && !makes.output) return;
+  if (makes.gate_up) middle_norm();
+  if (is_experts())
+    experts_forward(model_, batch_, {makes.gate_up, makes.output}, op_);
+  else
+    make_mlp(makes);
 }
 
 template <class Storage>
 void DecoderOp<Storage>::make_qkv() const {
   const std::int64_t columns = model_.qkv_columns();
-  norm(at(TemplateOperand::input), model_.decoder.input_norm);
+  norm(at(TemplateOperand::input), offsets_.input_norm);
   mark(KernelId::input_norm);
   ScratchScope scratch;
   const auto normed = widened<Storage>(scratch, at(Activation::normed), tokens_, hidden_);
-  const auto matrix = widened<Storage>(scratch, weights(model_.decoder.qkv), columns, hidden_);
+  const auto matrix = widened<Storage>(scratch, weights(offsets_.qkv), columns, hidden_);
   const Matrix<Real> qkv(scratch.take<Real>(tokens_ * columns), tokens_, columns);
   multiply_transposed(normed, matrix, qkv);
-  if (const Element* const bias = weights(model_.decoder.qkv_bias); bias != nullptr) {
+  if (const Element* const bias = weights(offsets_.qkv_bias); bias != nullptr) {
     const auto widened_bias = widened<Storage>(scratch, bias, 1, columns);
     for (std::int64_t token = 0; token < tokens_; ++token)
       for (std::int64_t i = 0; i < columns; ++i) qkv.row(token)[i] += widened_bias.data[i];
   }
   narrow<Storage>(qkv.data, tokens_ * columns, at(Activation::qkv));
   mark(KernelId::qkv);
-  rotate_queries_and_keys<Storage>(model_, batch_, document_starts(), weights(model_.decoder.q_norm),
-                                   weights(model_.decoder.k_norm), at(Activation::qkv), at(Activation::qk_raw));
+  rotate_queries_and_keys<Storage>(model_, batch_, document_starts(), weights(offsets_.q_norm),
+                                   weights(offsets_.k_norm), at(Activation::qkv), at(Activation::qk_raw));
   mark(rotary_kernel(false));
 }
 
@@ -154,7 +154,7 @@ void DecoderOp<Storage>::make_middle() const {
   const std::int64_t columns = model_.query_columns();
   ScratchScope scratch;
   const auto attention = widened<Storage>(scratch, at(Activation::attention), tokens_, columns);
-  const auto matrix = widened<Storage>(scratch, weights(model_.decoder.attention_output), hidden_, columns);
+  const auto matrix = widened<Storage>(scratch, weights(offsets_.attention_output), hidden_, columns);
   const Matrix<Real> middle(scratch.take<Real>(tokens_ * hidden_), tokens_, hidden_);
   multiply_transposed(attention, matrix, middle);
   const Element* const input = at(TemplateOperand::input);
@@ -178,18 +178,14 @@ template <class Storage>
 void DecoderOp<Storage>::make_mlp(const DecoderProducts& makes) const {
   ScratchScope scratch;
   Matrix<Real> gate_up_weights(nullptr, 0, 0), down(nullptr, 0, 0);
-  if (makes.gate_up) {
-    norm(at(Activation::middle), model_.decoder.middle_norm);
-    mark(KernelId::middle_norm);
-    gate_up_weights = widened<Storage>(scratch, weights(model_.decoder.gate_up), 2 * intermediate_, hidden_);
-  }
+  if (makes.gate_up) gate_up_weights = widened<Storage>(scratch, weights(offsets_.gate_up), 2 * intermediate_, hidden_);
   for (std::int64_t begin = 0; begin < tokens_; begin += op_.chunk_rows) {
     const std::int64_t rows = std::min(op_.chunk_rows, tokens_ - begin);
     if (makes.gate_up) make_gate_up(gate_up_weights, begin, rows);
     if (!makes.output) continue;
     swiglu<Storage>(gate_up_rows(begin), at(Activation::product), rows, intermediate_);
     mark(KernelId::swiglu);
-    if (begin == 0) down = widened<Storage>(scratch, weights(model_.decoder.down), hidden_, intermediate_);
+    if (begin == 0) down = widened<Storage>(scratch, weights(offsets_.down), hidden_, intermediate_);
     ScratchScope chunk;
     const auto product = widened<Storage>(chunk, at(Activation::product), rows, intermediate_);
     const Matrix<Real> sum(chunk.take<Real>(rows * hidden_), rows, hidden_);
@@ -204,7 +200,12 @@ void DecoderOp<Storage>::make_mlp(const DecoderProducts& makes) const {
 
 template <class Storage>
 void DecoderOp<Storage>::backward() const {
-  backward_mlp();
+  middle_norm();
+  if (is_experts())
+    experts_backward(model_, batch_, op_);
+  else
+    backward_mlp();
+  backward_middle_norm();
   backward_attention_output();
   attention_backward<Storage>(spec_, document_starts(), at(Activation::qkv), keys(), at(Activation::attention), lse(),
                               at(Activation::d_attention), at(Activation::d_qkv));
@@ -213,16 +214,14 @@ void DecoderOp<Storage>::backward() const {
   backward_qkv();
 }
 
-/// output_gradient -> gradient of middle, at input_gradient, with those of down, gate_up and the middle norm.
+/// output_gradient -> d_normed, with the gradients of down and gate_up.
 template <class Storage>
 void DecoderOp<Storage>::backward_mlp() const {
-  norm(at(Activation::middle), model_.decoder.middle_norm);
-  mark(KernelId::middle_norm);
   ScratchScope scratch;
   const std::int64_t wide = 2 * intermediate_;
-  const auto gate_up_weights = widened<Storage>(scratch, weights(model_.decoder.gate_up), wide, hidden_);
+  const auto gate_up_weights = widened<Storage>(scratch, weights(offsets_.gate_up), wide, hidden_);
   before(op_.clock, op_.gate_up_is_chunk ? KernelId::gate_up : KernelId::gate_up_input_gradient);
-  const auto down = widened<Storage>(scratch, weights(model_.decoder.down), hidden_, intermediate_);
+  const auto down = widened<Storage>(scratch, weights(offsets_.down), hidden_, intermediate_);
   before(op_.clock, KernelId::down_input_gradient);
   const auto part_gate_up = gradient_part(scratch, wide, hidden_);
   if (makes_gradients()) before(op_.clock, KernelId::gate_up_weight_gradient);
@@ -258,16 +257,22 @@ void DecoderOp<Storage>::backward_mlp() const {
     mark(KernelId::gate_up_input_gradient);
   }
   if (makes_gradients()) {
-    op_.gradient->add(model_.decoder.down, part_down.data, hidden_ * intermediate_);
+    op_.gradient->add(offsets_.down, part_down.data, hidden_ * intermediate_);
     also(op_.clock, KernelId::down_weight_gradient);
-    op_.gradient->add(model_.decoder.gate_up, part_gate_up.data, wide * hidden_);
+    op_.gradient->add(offsets_.gate_up, part_gate_up.data, wide * hidden_);
     also(op_.clock, KernelId::gate_up_weight_gradient);
   }
+}
+
+/// d_normed, output_gradient -> gradient of middle, at input_gradient, with that of the middle norm.
+template <class Storage>
+void DecoderOp<Storage>::backward_middle_norm() const {
+  ScratchScope scratch;
   Real* const d_norm = scratch.take<Real>(hidden_);
-  rmsnorm_backward<Storage>(at(Activation::middle), weights(model_.decoder.middle_norm), at(Activation::d_normed),
+  rmsnorm_backward<Storage>(at(Activation::middle), weights(offsets_.middle_norm), at(Activation::d_normed),
                             at(TemplateOperand::output_gradient), at(TemplateOperand::input_gradient), d_norm, tokens_,
                             hidden_, model_.config.rms_epsilon);
-  add_gradient(model_.decoder.middle_norm, d_norm, hidden_);
+  add_gradient(offsets_.middle_norm, d_norm, hidden_);
   mark(KernelId::middle_norm_backward);
 }
 
@@ -278,11 +283,11 @@ void DecoderOp<Storage>::backward_attention_output() const {
   ScratchScope scratch;
   const auto d_middle = widened<Storage>(scratch, at(TemplateOperand::input_gradient), tokens_, hidden_);
   const auto attention = widened<Storage>(scratch, at(Activation::attention), tokens_, columns);
-  const auto matrix = widened<Storage>(scratch, weights(model_.decoder.attention_output), hidden_, columns);
+  const auto matrix = widened<Storage>(scratch, weights(offsets_.attention_output), hidden_, columns);
   if (makes_gradients()) {
     const auto part = zeros<Real>(scratch, hidden_, columns);
     add_transposed_product(d_middle, attention, part);
-    op_.gradient->add(model_.decoder.attention_output, part.data, hidden_ * columns);
+    op_.gradient->add(offsets_.attention_output, part.data, hidden_ * columns);
     mark(KernelId::attention_output_weight_gradient);
   }
   multiply(d_middle, matrix, attention);
@@ -293,16 +298,16 @@ void DecoderOp<Storage>::backward_attention_output() const {
 /// d_qkv of the rotated q, k -> d_qkv of the projection's output.
 template <class Storage>
 void DecoderOp<Storage>::backward_rotary() const {
-  const DecoderOffsets& offsets = model_.decoder;
   ScratchScope scratch;
-  Real* const d_q_norm = scratch.take<Real>(model_.config.head_dim);
-  Real* const d_k_norm = scratch.take<Real>(model_.config.head_dim);
-  rotate_queries_and_keys_backward<Storage>(model_, batch_, document_starts(), weights(offsets.q_norm),
-                                            weights(offsets.k_norm), at(Activation::qk_raw), at(Activation::d_qkv),
+  const auto [q_width, k_width] = qk_norm_widths(model_);
+  Real* const d_q_norm = scratch.take<Real>(q_width);
+  Real* const d_k_norm = scratch.take<Real>(k_width);
+  rotate_queries_and_keys_backward<Storage>(model_, batch_, document_starts(), weights(offsets_.q_norm),
+                                            weights(offsets_.k_norm), at(Activation::qk_raw), at(Activation::d_qkv),
                                             d_q_norm, d_k_norm);
-  if (offsets.q_norm >= 0) {
-    add_gradient(offsets.q_norm, d_q_norm, model_.config.head_dim);
-    add_gradient(offsets.k_norm, d_k_norm, model_.config.head_dim);
+  if (offsets_.q_norm >= 0) {
+    add_gradient(offsets_.q_norm, d_q_norm, q_width);
+    add_gradient(offsets_.k_norm, d_k_norm, k_width);
   }
   mark(rotary_kernel(true));
 }
@@ -311,37 +316,37 @@ void DecoderOp<Storage>::backward_rotary() const {
 template <class Storage>
 void DecoderOp<Storage>::backward_qkv() const {
   const std::int64_t columns = model_.qkv_columns();
-  norm(at(TemplateOperand::input), model_.decoder.input_norm);
+  norm(at(TemplateOperand::input), offsets_.input_norm);
   mark(KernelId::input_norm);
   ScratchScope scratch;
   const auto d_qkv = widened<Storage>(scratch, at(Activation::d_qkv), tokens_, columns);
   before(op_.clock, makes_gradients() ? KernelId::qkv_weight_gradient : KernelId::qkv_input_gradient);
-  if (model_.decoder.qkv_bias >= 0 && makes_gradients()) {
+  if (offsets_.qkv_bias >= 0 && makes_gradients()) {
     double* const sums = scratch.take<double>(columns);  // over all tokens, so in fp64
     Real* const part = scratch.take<Real>(columns);
     std::fill_n(sums, columns, 0.0);
     for (std::int64_t token = 0; token < tokens_; ++token)
       for (std::int64_t i = 0; i < columns; ++i) sums[i] += static_cast<double>(d_qkv.row(token)[i]);
     for (std::int64_t i = 0; i < columns; ++i) part[i] = static_cast<Real>(sums[i]);
-    op_.gradient->add(model_.decoder.qkv_bias, part, columns);
+    op_.gradient->add(offsets_.qkv_bias, part, columns);
     mark(KernelId::qkv_bias_gradient);
   }
   const auto normed = widened<Storage>(scratch, at(Activation::normed), tokens_, hidden_);
-  const auto matrix = widened<Storage>(scratch, weights(model_.decoder.qkv), columns, hidden_);
+  const auto matrix = widened<Storage>(scratch, weights(offsets_.qkv), columns, hidden_);
   if (makes_gradients()) {
     const auto part = zeros<Real>(scratch, columns, hidden_);
     add_transposed_product(d_qkv, normed, part);
-    op_.gradient->add(model_.decoder.qkv, part.data, columns * hidden_);
+    op_.gradient->add(offsets_.qkv, part.data, columns * hidden_);
     mark(KernelId::qkv_weight_gradient);
   }
   multiply(d_qkv, matrix, normed);
   narrow<Storage>(normed.data, tokens_ * hidden_, at(Activation::d_normed));
   mark(KernelId::qkv_input_gradient);
   Real* const d_norm = scratch.take<Real>(hidden_);
-  rmsnorm_backward<Storage>(at(TemplateOperand::input), weights(model_.decoder.input_norm), at(Activation::d_normed),
+  rmsnorm_backward<Storage>(at(TemplateOperand::input), weights(offsets_.input_norm), at(Activation::d_normed),
                             at(TemplateOperand::input_gradient), at(TemplateOperand::input_gradient), d_norm, tokens_,
                             hidden_, model_.config.rms_epsilon);
-  add_gradient(model_.decoder.input_norm, d_norm, hidden_);
+  add_gradient(offsets_.input_norm, d_norm, hidden_);
   mark(KernelId::input_norm_backward);
 }
 

@@ -4,6 +4,8 @@
 //   qkv    = n Wqkv^T (+ bias)                     n2     = rmsnorm(middle)
 //   qkv    = rotary(qk_norm(qkv)) on q and k       gate_up = n2 Wgu^T       (chunks of tokens from here)
 //   attention, lse = causal attention(qkv)         output = middle + (silu(gate) up) Wd^T
+//
+// Of LayerKind::experts the MLP is exec/host/experts.h's.
 #pragma once
 
 #include "exec/host/op_memory.h"

@@ -1,6 +1,7 @@
 #include "exec/host/rotary.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "exec/host/rmsnorm.h"
@@ -61,7 +62,25 @@ void rotate_back(Real* x, const Real* cosine, const Real* sine, std::int64_t hal
   }
 }
 
+/// Columns of q or k that are normed together, and where they lie in a row of qkv and of qk_raw.
+struct NormedUnits {
+  std::int64_t first = 0, width = 0, count = 0;
+};
+
+/// Those of q, then of k.
+std::array<NormedUnits, 2> normed_units(const Model& model) {
+  const auto [q_width, k_width] = qk_norm_widths(model);
+  const std::int64_t queries = model.query_columns(), keys = model.key_columns();
+  return {{{0, q_width, queries / q_width}, {queries, k_width, keys / k_width}}};
+}
+
 }  // namespace
+
+QkNormWidths qk_norm_widths(const Model& model) {
+  const ModelConfig& config = model.config;
+  if (config.qk_norm_whole) return {model.query_columns(), model.key_columns()};
+  return {config.head_dim, config.head_dim};
+}
 
 template <class Storage>
 void rotate_queries_and_keys(const Model& model, BatchShape batch, const std::int32_t* document_starts,
@@ -69,26 +88,31 @@ void rotate_queries_and_keys(const Model& model, BatchShape batch, const std::in
                              typename Storage::Element* qkv, typename Storage::Element* qk_raw) {
   using Real = typename Storage::Real;
   const std::int64_t dim = model.config.head_dim, half = dim / 2;
-  const std::int64_t query_heads = model.config.heads, heads = query_heads + model.config.kv_heads;
+  const std::int64_t columns = model.query_columns() + model.key_columns();
+  const std::array<NormedUnits, 2> units = normed_units(model);
   const RotaryTable<Real>& table = rotary_table<Real>(model.config, batch.past + batch.sequence_length);
   ScratchScope scratch;
-  Real* const head = scratch.take<Real>(dim);
-  Real* const norms = scratch.take<Real>(2 * dim);
+  Real* const unit = scratch.take<Real>(std::max(units[0].width, units[1].width));
+  Real* const norms[] = {scratch.take<Real>(units[0].width), scratch.take<Real>(units[1].width)};
   if (q_norm != nullptr) {
-    widen<Storage>(q_norm, dim, norms);
-    widen<Storage>(k_norm, dim, norms + dim);
+    widen<Storage>(q_norm, units[0].width, norms[0]);
+    widen<Storage>(k_norm, units[1].width, norms[1]);
   }
   for (std::int64_t token = 0; token < batch.tokens(); ++token) {
     typename Storage::Element* const row = qkv + token * model.qkv_columns();
-    if (q_norm != nullptr) std::copy_n(row, heads * dim, qk_raw + token * heads * dim);
+    if (q_norm != nullptr) std::copy_n(row, columns, qk_raw + token * columns);
     const std::int64_t position = position_of(token, batch, document_starts);
-    for (std::int64_t h = 0; h < heads; ++h) {
-      widen<Storage>(row + h * dim, dim, head);
-      if (q_norm != nullptr)
-        rmsnorm_row(head, norms + (h < query_heads ? 0 : dim), head, dim, model.config.rms_epsilon);
-      rotate(head, table.cosines.data() + position * half, table.sines.data() + position * half, half);
-      narrow<Storage>(head, dim, row + h * dim);
-    }
+    const Real *const cosines = table.cosines.data() + position * half, *const sines =
+                                                                            table.sines.data() + position * half;
+    for (int which = 0; which < 2; ++which)
+      for (std::int64_t u = 0; u < units[which].count; ++u) {
+        const std::int64_t width = units[which].width;
+        typename Storage::Element* const place = row + units[which].first + u * width;
+        widen<Storage>(place, width, unit);
+        if (q_norm != nullptr) rmsnorm_row(unit, norms[which], unit, width, model.config.rms_epsilon);
+        for (std::int64_t at = 0; at < width; at += dim) rotate(unit + at, cosines, sines, half);
+        narrow<Storage>(unit, width, place);
+      }
   }
 }
 
@@ -99,37 +123,39 @@ void rotate_queries_and_keys_backward(const Model& model, BatchShape batch, cons
                                       typename Storage::Real* d_q_norm, typename Storage::Real* d_k_norm) {
   using Real = typename Storage::Real;
   const std::int64_t dim = model.config.head_dim, half = dim / 2;
-  const std::int64_t query_heads = model.config.heads, heads = query_heads + model.config.kv_heads;
+  const std::int64_t columns = model.query_columns() + model.key_columns();
+  const std::array<NormedUnits, 2> units = normed_units(model);
   const RotaryTable<Real>& table = rotary_table<Real>(model.config, batch.past + batch.sequence_length);
   ScratchScope scratch;
-  Real* const head = scratch.take<Real>(dim);
-  Real* const raw = scratch.take<Real>(dim);
-  Real* const norms = scratch.take<Real>(2 * dim);
-  double* const d_norms = scratch.take<double>(2 * dim);
+  Real* const unit = scratch.take<Real>(std::max(units[0].width, units[1].width));
+  Real* const raw = scratch.take<Real>(std::max(units[0].width, units[1].width));
+  Real* const norms[] = {scratch.take<Real>(units[0].width), scratch.take<Real>(units[1].width)};
+  double* const d_norms[] = {scratch.take<double>(units[0].width), scratch.take<double>(units[1].width)};
   if (q_norm != nullptr) {
-    widen<Storage>(q_norm, dim, norms);
-    widen<Storage>(k_norm, dim, norms + dim);
-    std::fill_n(d_norms, 2 * dim, 0.0);
+    widen<Storage>(q_norm, units[0].width, norms[0]);
+    widen<Storage>(k_norm, units[1].width, norms[1]);
+    for (int which = 0; which < 2; ++which) std::fill_n(d_norms[which], units[which].width, 0.0);
   }
   for (std::int64_t token = 0; token < batch.tokens(); ++token) {
     typename Storage::Element* const row = d_qkv + token * model.qkv_columns();
     const std::int64_t position = position_of(token, batch, document_starts);
-    for (std::int64_t h = 0; h < heads; ++h) {
-      widen<Storage>(row + h * dim, dim, head);
-      rotate_back(head, table.cosines.data() + position * half, table.sines.data() + position * half, half);
-      if (q_norm != nullptr) {
-        const std::int64_t which = h < query_heads ? 0 : dim;
-        widen<Storage>(qk_raw + (token * heads + h) * dim, dim, raw);
-        rmsnorm_row_backward(raw, norms + which, head, head, d_norms + which, dim, model.config.rms_epsilon);
+    const Real *const cosines = table.cosines.data() + position * half, *const sines =
+                                                                            table.sines.data() + position * half;
+    for (int which = 0; which < 2; ++which)
+      for (std::int64_t u = 0; u < units[which].count; ++u) {
+        const std::int64_t width = units[which].width, first = units[which].first + u * width;
+        widen<Storage>(row + first, width, unit);
+        for (std::int64_t at = 0; at < width; at += dim) rotate_back(unit + at, cosines, sines, half);
+        if (q_norm != nullptr) {
+          widen<Storage>(qk_raw + token * columns + first, width, raw);
+          rmsnorm_row_backward(raw, norms[which], unit, unit, d_norms[which], width, model.config.rms_epsilon);
+        }
+        narrow<Storage>(unit, width, row + first);
       }
-      narrow<Storage>(head, dim, row + h * dim);
-    }
   }
   if (q_norm == nullptr) return;
-  for (std::int64_t i = 0; i < dim; ++i) {
-    d_q_norm[i] = static_cast<Real>(d_norms[i]);
-    d_k_norm[i] = static_cast<Real>(d_norms[dim + i]);
-  }
+  for (std::int64_t i = 0; i < units[0].width; ++i) d_q_norm[i] = static_cast<Real>(d_norms[0][i]);
+  for (std::int64_t i = 0; i < units[1].width; ++i) d_k_norm[i] = static_cast<Real>(d_norms[1][i]);
 }
 
 template void rotate_queries_and_keys<Bf16Storage>(const Model&, BatchShape, const std::int32_t*, const std::uint16_t*,

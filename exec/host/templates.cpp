@@ -21,6 +21,7 @@ Memory op_memory(const TemplateBinding& b, const BoundRegions& regions, KernelCl
     const auto activation = static_cast<Activation>(i);
     op.set(activation, regions.find(activation));
   }
+  op.kind = b.kind;
   op.chunk_rows =
       b.kind == LayerKind::head ? loss_rows(b.batch, b.layout.chunking) : mlp_rows(b.batch, b.layout.chunking);
   op.gate_up_is_chunk = !regions.in_kept(Activation::gate_up) && !regions.in_recomputed(Activation::gate_up);
@@ -47,7 +48,8 @@ DecoderProducts decoder_products(const TemplateBinding& b, const BoundRegions& r
 void run_backward(const TemplateBinding& b, const Memory& op) {
   switch (b.kind) {
     case LayerKind::embedding: embedding_backward(*b.model, b.batch, op, !b.accumulates); break;
-    case LayerKind::decoder: decoder_backward(*b.model, b.batch, op); break;
+    case LayerKind::decoder:
+    case LayerKind::experts: decoder_backward(*b.model, b.batch, op); break;
     case LayerKind::head: *b.get<TemplateOperand::loss>() = head_loss(*b.model, b.batch, op); break;
   }
 }

@@ -64,7 +64,10 @@ std::int64_t host_kernel_bytes(const Model& model, BatchShape micro_batch, const
   std::int64_t elements = 0;
   for (const Layer& layer : model.layers) elements = std::max(elements, layer.state_elements);
   // fp32 copies: of an op's weights and their gradient, and of what its products read and make.
-  const std::int64_t mlp = rows_of(chunking.mlp_tokens) * (3 * c.intermediate + 2 * c.hidden);
+  // Of experts one at a time, which all tokens may have chosen, and the router's logits.
+  const std::int64_t width = std::max(c.intermediate, c.experts.intermediate);
+  const std::int64_t mlp = rows_of(chunking.mlp_tokens) * (3 * width + 2 * c.hidden) +
+                           (c.experts.count > 0 ? tokens * (2 * c.experts.count + c.hidden) : 0);
   const std::int64_t attention = tokens * (2 * model.qkv_columns() + 2 * c.hidden);
   const std::int64_t head =
       rows_of(chunking.loss_tokens == 0 ? kDefaultLossTokens : chunking.loss_tokens) * (c.vocabulary + c.hidden);

@@ -33,6 +33,17 @@ ModelConfig with_qk_norm(ModelConfig c) {
   c.qk_norm = true;
   return c;
 }
+ModelConfig with_experts(ModelConfig c, std::int64_t count, std::int64_t per_token, std::int64_t width,
+                         bool normalised) {
+  c.family = ModelFamily::mixtral;
+  c.experts = {
+      .count = count, .per_token = per_token, .intermediate = width, .normalised = normalised, .dense_layers = {}};
+  return c;
+}
+ModelConfig with_whole_qk_norm(ModelConfig c) {
+  c.qk_norm = c.qk_norm_whole = true;
+  return c;
+}
 ModelConfig with_scaling(ModelConfig c) {
   c.rope_factor = 8;
   c.rope_original_positions = 64;
@@ -114,9 +125,38 @@ const std::vector<KernelCase>& kernel_cases() {
        fp32,
        true,
        {40, 3, 25}},
+      {"experts", with_qk_norm(with_experts(config(192, 384, 4, 2, 128, 768), 16, 4, 96, true)), {2, 100}, {0, 64}},
+      {"experts_odd_chunked", with_experts(config(100, 172, 5, 1, 20, 333), 7, 3, 37, false), {2, 37}, {10, 7}},
+      {"experts_one_token", with_whole_qk_norm(with_experts(config(128, 256, 2, 2, 64, 512), 8, 2, 64, false)), {1, 1}},
+      {"experts_all_chosen", with_experts(config(64, 128, 2, 1, 64, 300), 4, 4, 40, true), {1, 130}, {}, bf16},
+      {"tiny_experts",
+       with_whole_qk_norm(with_experts(config(10, 14, 2, 2, 6, 13), 5, 2, 3, false)),
+       {2, 5},
+       {},
+       fp32,
+       true},
+      {"tiny_experts_chunked",
+       with_qk_norm(with_experts(config(6, 10, 3, 1, 2, 11), 3, 2, 4, true)),
+       {1, 9},
+       {4, 5},
+       fp32,
+       true},
+      {"tiny_experts_packed",
+       with_experts(config(6, 10, 3, 1, 2, 11), 4, 1, 1, true),
+       packed(2, 9),
+       {4, 5},
+       fp32,
+       true,
+       {4, 1, 3}},
       {"tiny_bf16", tied(with_qk_norm(config(10, 6, 2, 1, 4, 17))), {2, 3}, {4, 5}, bf16, true},
   };
   return all;
+}
+
+std::vector<KernelCase> cuda_kernel_cases() {
+  std::vector<KernelCase> cases = kernel_cases();
+  std::erase_if(cases, [](const KernelCase& c) { return c.config.experts.count > 0; });
+  return cases;
 }
 
 PackedRows case_rows(const KernelCase& c) {
@@ -148,13 +188,13 @@ std::string CaseOp::name() const {
          (writes_output ? ", output" : "") + (accumulates ? ", accumulates" : "");
 }
 
-std::vector<CaseOp> case_ops() {
+std::vector<CaseOp> case_ops(const KernelCase& c) {
   std::vector<CaseOp> ops;
-  for (const LayerKind kind : {LayerKind::embedding, LayerKind::decoder, LayerKind::head})
+  for (const LayerKind kind : {LayerKind::embedding, decoder_kind(c.config, 0), LayerKind::head})
     for (const Pass pass : {Pass::forward, Pass::recompute, Pass::backward, Pass::loss}) {
       if (operand_uses(kind, pass).empty()) continue;
       for (const Keep keep : kKeeps) {
-        if (kind != LayerKind::decoder && keep != Keep::input) continue;
+        if (!is_decoder(kind) && keep != Keep::input) continue;
         for (const bool flag : {false, true}) {
           const bool gradient = pass == Pass::backward || pass == Pass::loss, again = pass == Pass::recompute;
           if (flag && !gradient && !again) continue;

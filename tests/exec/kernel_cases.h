@@ -34,6 +34,8 @@ struct KernelCase {
 PackedRows case_rows(const KernelCase& c);
 
 const std::vector<KernelCase>& kernel_cases();
+/// Those that CUDA has kernels for: no experts.
+std::vector<KernelCase> cuda_kernel_cases();
 
 /// A template op of a case.
 struct CaseOp {
@@ -46,8 +48,9 @@ struct CaseOp {
   std::string name() const;
 };
 
-/// Every op that a schedule can have: each pass of each kind at each keep level, with and without what is optional.
-std::vector<CaseOp> case_ops();
+/// Every op that a schedule of the case's model can have: each pass of each kind at each keep level, with and without
+/// what is optional.
+std::vector<CaseOp> case_ops(const KernelCase& c);
 
 /// An op bound to memory of its own: all zero but for the case's rows and weights of 1.
 class BoundCase {

@@ -78,8 +78,8 @@ class Launched : public KernelMarks {
 
 TEST(CudaTemplates, EachOpLaunchesWhatIsListed) {
   CudaTemplates templates;
-  for (const KernelCase& c : kernel_cases())
-    for (const CaseOp& op : case_ops()) {
+  for (const KernelCase& c : cuda_kernel_cases())
+    for (const CaseOp& op : case_ops(c)) {
       const BoundCase bound(c, op);
       Launched launched;
       templates.listen(&launched);

@@ -24,7 +24,7 @@ using Case = KernelCase;
 
 /// The tiny ones have too few elements for tolerances on averages; they are for central differences.
 std::vector<Case> averaging_cases() {
-  std::vector<Case> cases = kernel_cases();
+  std::vector<Case> cases = cuda_kernel_cases();
   std::erase_if(cases, [](const Case& c) { return c.differentiated; });
   return cases;
 }

@@ -27,7 +27,7 @@ std::vector<std::string> marked(const KernelClock& clock) {
 TEST(HostKernels, EachOpExecutesWhatIsListed) {
   for (const KernelCase& c : kernel_cases()) {
     if (c.batch.tokens() > 1000) continue;  // nothing new, and slow
-    for (const CaseOp& op : case_ops()) {
+    for (const CaseOp& op : case_ops(c)) {
       const BoundCase bound(c, op);
       KernelClock clock;
       run_template_host(bound.binding(), &clock);

@@ -60,14 +60,20 @@ double relative_distance(const std::vector<double>& a, const std::vector<double>
 }
 
 /// Rounding to bf16 has a relative error of up to 2^-9 = 0.2 %, each tensor on the way through two layers and back adds
-/// its own; a wrong formula is off by the order of 1.
+/// its own; a wrong formula is off by the order of 1. A token whose logits are nearly equal takes another expert, so that
+/// experts that see a dozen tokens have other gradients: layers of theirs are compared as a whole.
 TEST_P(Templates, AgreesWithTheModelInDouble) {
   const WholeRun exact = run_in_double(model_, kBatch, kChunks, weights_, tokens_, 1.0, false);
   const TemplateResult result = run({.keep = Keep::input, .chunking = kChunks});
+  const bool mixture = model_.has(LayerKind::experts);
   EXPECT_NEAR(result.losses[0] / exact.loss, 1.0, 2e-3);
   for (const Layer& layer : model_.layers) {
     const auto index = static_cast<std::size_t>(layer.index);
     const std::vector<double> gradient = widened_gradient(result.gradients[index], ElementType::fp32);
+    if (mixture) {
+      EXPECT_LT(relative_distance(gradient, exact.gradients[index], 0, layer.gradient_elements), 0.3) << layer.index;
+      continue;
+    }
     for (const ParameterTensor& tensor : layer.tensors)
       EXPECT_LT(relative_distance(gradient, exact.gradients[index], tensor.offset, tensor.elements()), 0.03)
           << tensor.name;
@@ -179,11 +185,14 @@ TEST_P(Templates, LossScaleScalesGradientsOnly) {
 
 TEST_P(Templates, NanInTheWeightsReachesTheLoss) {
   auto weights = weights_;
-  weights[1][static_cast<std::size_t>(model_.decoder.down)] = std::nan("");
+  // An expert's matrix reaches the loss only if a token has it.
+  const LayerKind kind = model_.layers[1].kind;
+  const auto place = static_cast<std::size_t>(kind == LayerKind::experts ? model_.experts.router : model_.decoder.down);
+  weights[1][place] = std::nan("");
   const TemplateResult result = run_templates(model_, kBatch, weights, {tokens_}, {});
   EXPECT_TRUE(std::isnan(result.losses[0]));
   const std::vector<double> gradient = widened_gradient(result.gradients[1], ElementType::fp32);
-  EXPECT_TRUE(std::isnan(gradient[static_cast<std::size_t>(model_.decoder.down)]));
+  EXPECT_TRUE(std::isnan(gradient[place]));
 }
 
 TEST_P(Templates, RefusesATokenBehindTheVocabulary) {
@@ -200,7 +209,9 @@ TEST_P(Templates, RefusesATokenBehindTheVocabulary) {
 
 INSTANTIATE_TEST_SUITE_P(Models, Templates,
                          testing::Values(NamedConfig{"llama", tiny_llama()}, NamedConfig{"qwen2", tiny_qwen2()},
-                                         NamedConfig{"qwen3", tiny_qwen3()}),
+                                         NamedConfig{"qwen3", tiny_qwen3()}, NamedConfig{"mixtral", tiny_mixtral()},
+                                         NamedConfig{"qwen3_moe", tiny_qwen3_moe()},
+                                         NamedConfig{"olmoe", tiny_olmoe()}),
                          [](const auto& named) { return std::string(named.param.name); });
 
 TEST(TemplateBinding, RefusesPassesThatALayerDoesNotHave) {

@@ -1,8 +1,10 @@
 #include "tests/exec/host/tiny_models.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <random>
 #include <stdexcept>
@@ -47,9 +49,19 @@ class DoubleSink final : public GradientSink<double> {
 using Doubles = std::vector<double>;
 Doubles doubles(std::int64_t count) { return Doubles(static_cast<std::size_t>(count), std::nan("")); }
 
-/// Everything that one decoder layer saves, in double.
-struct LayerActivations {
-  Doubles qk_raw, qkv, attention, lse, middle, gate_up;
+/// Room for the fields of a region in double.
+class DoubleRegion {
+ public:
+  void add(const Region& region) {
+    for (const Field& field : region.fields) memory_[field.activation] = doubles(field.bytes / 2);
+  }
+  void add(Activation activation, std::int64_t bytes) { memory_[activation] = doubles(bytes / 2); }
+  void set(OpMemory<DoubleStorage>& op) {
+    for (auto& [activation, memory] : memory_) op.set(activation, memory.data());
+  }
+
+ private:
+  std::map<Activation, Doubles> memory_;
 };
 
 /// Keys and values of a sequence that is cut, and their gradient, by layer.
@@ -79,15 +91,14 @@ class DoublePass {
         rows_(rows),
         saved_(model.layers.size()),
         boundary_(model.layers.size() + 1) {
-    const std::int64_t t = batch.tokens(), wide = 2 * model.config.intermediate;
-    normed_ = doubles(t * model.config.hidden);
-    product_ = doubles(t * model.config.intermediate);
-    d_product_ = product_;
-    d_gate_up_ = doubles(t * wide);
-    gate_up_chunk_ = d_gate_up_;
+    for (const LayerKind kind : {LayerKind::decoder, LayerKind::experts}) {
+      const auto at = static_cast<std::size_t>(kind);
+      scratch_[at].add(workspace_region(model, kind, Pass::backward, batch, {Keep::everything, {}, 0}));
+      for (const SavedActivation& saved : kSavedActivations)
+        if (saved.by_mlp) made_again_[at].add(saved.activation, saved.bytes(model, kind, batch, batch.tokens()));
+    }
+    normed_ = doubles(batch.tokens() * model.config.hidden);
     d_normed_ = normed_;
-    d_attention_ = doubles(t * model.query_columns());
-    d_qkv_ = doubles(t * model.qkv_columns());
     logits_ = doubles(loss_rows_ * model.config.vocabulary);
   }
 
@@ -112,7 +123,7 @@ class DoublePass {
       DoubleSink sink(result.gradients[layer]);
       OpMemory<DoubleStorage> op = operands(layer);
       if (gate_up_in_chunks) {
-        op.set(Activation::gate_up, gate_up_chunk_.data());
+        made_again_[static_cast<std::size_t>(op.kind)].set(op);
         op.gate_up_is_chunk = true;
       }
       op.set(TemplateOperand::output_gradient, gradient_.data());
@@ -130,24 +141,13 @@ class DoublePass {
 
  private:
   OpMemory<DoubleStorage> operands(std::size_t layer) {
-    LayerActivations& s = saved_[layer];
     OpMemory<DoubleStorage> op;
+    op.kind = model_.layers[layer].kind;
     op.chunk_rows = mlp_rows_;
     op.set(TemplateOperand::weights, weights_[layer].data());
     op.set(TemplateOperand::input, boundary_[layer].data());
-    op.set(Activation::qk_raw, s.qk_raw.data());
-    op.set(Activation::qkv, s.qkv.data());
-    op.set(Activation::attention, s.attention.data());
-    op.set(Activation::lse, s.lse.data());
-    op.set(Activation::middle, s.middle.data());
-    op.set(Activation::gate_up, s.gate_up.data());
-    op.set(Activation::normed, normed_.data());
-    op.set(Activation::product, product_.data());
-    op.set(Activation::d_product, d_product_.data());
-    op.set(Activation::d_gate_up, d_gate_up_.data());
-    op.set(Activation::d_normed, d_normed_.data());
-    op.set(Activation::d_attention, d_attention_.data());
-    op.set(Activation::d_qkv, d_qkv_.data());
+    scratch_[static_cast<std::size_t>(op.kind)].set(op);
+    saved_[layer].set(op);
     op.set(TemplateOperand::document_starts, rows_.document_starts.data());
     if (!batch_.is_cut()) return op;
     op.set(TemplateOperand::kv, keys_.kv[layer].data());
@@ -157,15 +157,8 @@ class DoublePass {
   }
 
   void forward(std::size_t layer) {
-    const std::int64_t t = batch_.tokens();
-    LayerActivations& s = saved_[layer];
-    s.qk_raw = doubles(t * (model_.query_columns() + model_.key_columns()));
-    s.qkv = doubles(t * model_.qkv_columns());
-    s.attention = doubles(t * model_.query_columns());
-    s.lse = doubles(t * model_.config.heads);
-    s.middle = doubles(t * model_.config.hidden);
-    s.gate_up = doubles(t * 2 * model_.config.intermediate);
-    boundary_[layer + 1] = doubles(t * model_.config.hidden);
+    saved_[layer].add(kept_region(model_, model_.layers[layer].kind, batch_, {Keep::everything, {}, 0}));
+    boundary_[layer + 1] = doubles(batch_.tokens() * model_.config.hidden);
     OpMemory<DoubleStorage> op = operands(layer);
     op.set(TemplateOperand::output, boundary_[layer + 1].data());
     DecoderProducts makes;
@@ -199,9 +192,10 @@ class DoublePass {
   const std::int64_t mlp_rows_, loss_rows_;
   const std::vector<Doubles>& weights_;
   const TinyRows& rows_;
-  std::vector<LayerActivations> saved_;
+  std::vector<DoubleRegion> saved_;
+  std::array<DoubleRegion, kLayerKinds.size()> scratch_, made_again_;  // by LayerKind
   std::vector<Doubles> boundary_;
-  Doubles normed_, product_, d_product_, d_gate_up_, gate_up_chunk_, d_normed_, d_attention_, d_qkv_, logits_;
+  Doubles normed_, d_normed_, logits_;
   Doubles gradient_;
 };
 
@@ -247,7 +241,8 @@ class TemplatePass {
       boundary_.push_back(buffer(boundary_bytes(model, batch)));
       kept_.push_back(buffer(kept_region(model, model.layers[layer].kind, batch, layout_).bytes));
     }
-    recomputed_.push_back(buffer(recomputed_region(model, LayerKind::decoder, batch, layout_).bytes));
+    for (const LayerKind kind : kLayerKinds)
+      recomputed_.push_back(buffer(recomputed_region(model, kind, batch, layout_).bytes));
     gradient_.push_back(buffer(boundary_bytes(model, batch)));
     loss_.push_back({8, 0, 0xFF});
   }
@@ -324,11 +319,13 @@ class TemplatePass {
   }
 
   void backward(int layer, bool accumulates) {
-    const bool recomputes = recomputed_[0].get() != nullptr || options_.block_recompute;
+    std::byte* const recomputed =
+        recomputed_[static_cast<std::size_t>(model_.layers[static_cast<std::size_t>(layer)].kind)].get();
+    const bool recomputes = recomputed != nullptr || options_.block_recompute;
     if (recomputes) {
       TemplateBinding b = binding(layer, Pass::recompute);
       b.set(TemplateOperand::input, boundary(layer));
-      b.set(TemplateOperand::recomputed, recomputed_[0].get());
+      b.set(TemplateOperand::recomputed, recomputed);
       ShiftedBytes again = buffer(boundary_bytes(model_, batch_));
       if (options_.block_recompute) b.set(TemplateOperand::output, again.as<std::uint16_t>());
       run_bound(b);
@@ -338,7 +335,7 @@ class TemplatePass {
     }
     TemplateBinding b = binding(layer, Pass::backward);
     b.set(TemplateOperand::input, boundary(layer));
-    b.set(TemplateOperand::recomputed, recomputed_[0].get());
+    b.set(TemplateOperand::recomputed, recomputed);
     b.set(TemplateOperand::output_gradient, gradient_[0].as<std::uint16_t>());
     b.set(TemplateOperand::input_gradient, gradient_[0].as<std::uint16_t>());
     b.accumulates = accumulates;
@@ -379,6 +376,30 @@ ModelConfig tiny_qwen3() {
   config.head_dim = 10;
   config.heads = 3;
   config.kv_heads = 1;
+  return config;
+}
+
+ModelConfig tiny_qwen3_moe() {
+  ModelConfig config = tiny_qwen3();
+  config.family = ModelFamily::qwen3_moe;
+  config.decoder_layers = 3;
+  config.experts = {.count = 6, .per_token = 2, .intermediate = 5, .dense_layers = {1}};
+  return config;
+}
+
+ModelConfig tiny_mixtral() {
+  ModelConfig config = tiny_config();
+  config.family = ModelFamily::mixtral;
+  config.experts = {.count = 4, .per_token = 2, .intermediate = 5, .dense_layers = {}};
+  return config;
+}
+
+ModelConfig tiny_olmoe() {
+  ModelConfig config = tiny_config();
+  config.family = ModelFamily::olmoe;
+  config.heads = config.kv_heads = 3;
+  config.qk_norm = config.qk_norm_whole = true;
+  config.experts = {.count = 7, .per_token = 3, .intermediate = 5, .normalised = false, .dense_layers = {}};
   return config;
 }
 

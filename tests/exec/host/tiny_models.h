@@ -18,6 +18,10 @@ namespace penstock::exec {
 ModelConfig tiny_llama();  // untied, llama3 frequency scaling
 ModelConfig tiny_qwen2();  // tied, qkv bias
 ModelConfig tiny_qwen3();  // QK norm, head_dim apart from hidden / heads
+// Mixtures of experts, as tests/scripts/oracles/experts.py has them.
+ModelConfig tiny_qwen3_moe();  // three layers, the middle one dense
+ModelConfig tiny_mixtral();
+ModelConfig tiny_olmoe();  // QK norm over all heads, weights that do not add up to 1
 
 /// The rows of a micro-batch; labels and document starts where they are packed.
 struct TinyRows {

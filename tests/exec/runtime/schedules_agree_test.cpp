@@ -123,6 +123,8 @@ TEST(SchedulesAgree, Llama) { expect_all_agree(small::llama(), {}); }
 TEST(SchedulesAgree, Qwen2WithTiedEmbeddings) { expect_all_agree(small::qwen2_tied(), {}); }
 TEST(SchedulesAgree, Qwen3) { expect_all_agree(small::qwen3(), {}); }
 
+TEST(SchedulesAgree, DenseLayersAndExperts) { expect_all_agree(small::experts(), {}); }
+
 TEST(SchedulesAgree, MasterAndCopyWithFp32Link) {
   Numerics numerics;
   numerics.states = StateFormat::master_and_copy;
@@ -139,7 +141,7 @@ TEST(SchedulesAgree, Bf16StatesAndSums) {
 
 /// Every preset, its numerics overridden alike.
 TEST(SchedulesAgree, Presets) {
-  for (const Model& model : {small::llama(), small::qwen2_tied(), small::qwen3()}) {
+  for (const Model& model : {small::llama(), small::qwen2_tied(), small::qwen3(), small::experts()}) {
     const RunBits reference = run_bits(small::input(model, "penstock"), kSteps);
     for (const PresetInfo& preset : presets()) {
       PolicyInput in = small::input(model, preset.name);
