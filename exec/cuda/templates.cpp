@@ -1,6 +1,7 @@
 #include "exec/cuda/templates.h"
 
 #include <algorithm>
+#include <stdexcept>
 
 #include "exec/cuda/decoder.h"
 
