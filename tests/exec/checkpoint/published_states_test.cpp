@@ -224,7 +224,7 @@ TEST(PublishedStates, NamesOfOtherProgramsAreRecognised) {
                   }),
                   "begin with \"transformer.\"");
   EXPECT_MENTIONS(error_of(llama(), {{"transformer.h.0.attn.c_attn.weight", f32_tensor({1}, {0})}}),
-                  "another architecture; llama, qwen2, qwen3 and mistral are supported");
+                  "another architecture; llama, qwen2, qwen3, mistral, mixtral, qwen3_moe and olmoe are supported");
   EXPECT_MENTIONS(
       error_of(llama(), {{"tok_embeddings.weight", f32_tensor({1}, {0})}, {"norm.weight", f32_tensor({1}, {0})}}),
       "needs: model.embed_tokens.weight, model.layers.0.input_layernorm.weight, "
