@@ -61,6 +61,7 @@ class Drive {
       std::memcpy(writing_.data() + at, &stamp_, sizeof stamp_), ++stamp_;
     store_->write(copy * kCopyBytes, span(writing_));
   }
+  void halve(bool halved) { halved_ = halved; }
   void fill_zero() { std::memset(writing_.data(), 0, static_cast<std::size_t>(kCopyBytes)); }
   void write_zeros() { store_->write(next(next_write_) * kCopyBytes, span(writing_)); }
   void read_page(std::int64_t page) {
@@ -74,7 +75,12 @@ class Drive {
   static std::span<std::byte> span(const Arena& arena) {
     return {arena.data(), static_cast<std::size_t>(arena.bytes())};
   }
-  std::int64_t next(std::int64_t& at) const { return at++ % copies_; }
+  /// Both ways at once keep to a half each, lest one reads what the other is writing.
+  std::int64_t next(std::int64_t& at) const {
+    if (!halved_) return at++ % copies_;
+    const std::int64_t half = copies_ / 2;
+    return (&at == &next_read_ ? half : 0) + at++ % half;
+  }
   void fill_random() {
     std::mt19937_64 random(1);
     for (std::int64_t at = 0; at < kCopyBytes; at += 8) {
@@ -84,6 +90,7 @@ class Drive {
   }
 
   std::int64_t copies_;
+  bool halved_ = false;
   Arena reading_, writing_;
   std::unique_ptr<BlockStore> store_;
   std::int64_t next_read_ = 0, next_write_ = 0;
@@ -137,6 +144,7 @@ NvmePoint best_point(const std::vector<NvmePoint>& points) {
 }
 
 void measure_both(Drive& drive, const NvmeEffort& effort, Nvme& measured) {
+  drive.halve(true);
   const auto writes = std::async(std::launch::async, [&] {
                         return summarise(time_copies(effort.both_seconds, kLeastCopies, [&] { drive.write(); }));
                       }).share();
@@ -146,6 +154,7 @@ void measure_both(Drive& drive, const NvmeEffort& effort, Nvme& measured) {
     reads.push_back(time_copies(0, 1, [&] { drive.read(); }).front());
   measured.both_write_bytes_per_second = rate(writes.get());
   measured.both_read_bytes_per_second = rate(summarise(std::move(reads)));
+  drive.halve(false);
 }
 
 void measure_sustained(Drive& drive, const NvmeEffort& effort, MeasuredNvme& measured) {

@@ -140,6 +140,7 @@ std::filesystem::path RunSaves::write(const CheckpointInfo& info, const Training
 
 void RunSaves::begin(const Training& training, const RunDescription& description) {
   if (begun_) throw std::logic_error("RunSaves::begin: the one before was not finished");
+  if (!snapshot_ && !gates_) throw std::logic_error("RunSaves::begin: nothing was set aside");
   const std::vector<std::int64_t> bytes = checkpoint_file_bytes(training.schedule(), training.model());
   Begun& begun = begun_.emplace();
   begun.times = {training.steps_done(), std::reduce(bytes.begin(), bytes.end()), snapshot_ != nullptr};

@@ -81,8 +81,8 @@ class RunSaves {
   /// Seconds; 0 where rates or steps are not known.
   double expected_stall() const;
 
-  /// Between steps: copies the states and begins to write the copy, or writes them. REQUIRES: nothing is being written.
-  /// Throws if they cannot be copied; nothing was begun then. Whether they could be written, `finish` says.
+  /// Between steps: copies the states and begins to write the copy, or writes them. REQUIRES: set_aside was
+  /// called, nothing is being written. Throws if they cannot be copied; nothing was begun then. Whether they could be written, `finish` says.
   void begin(const Training& training, const RunDescription& description);
   /// Waits for what is being written. Where the last one that began is; nothing if none did since the last call. Throws
   /// std::runtime_error that says why it is not saved.

@@ -44,7 +44,9 @@ class TrainerTest : public ::testing::Test {
   RunSaves saves_every(std::int64_t steps) {
     CheckpointOptions options;
     options.every = steps;
-    return RunSaves(folder_.path() / "c", options);
+    RunSaves saves(folder_.path() / "c", options);
+    saves.set_aside(run_.training(), std::int64_t{1} << 30);
+    return saves;
   }
 
   PolicyInput in_ = small::input(small::llama(), "penstock");
@@ -79,8 +81,10 @@ TEST_F(TrainerTest, SavesBetweenStepsAndLeavesTheEndToOthers) {
   Trainer trainer(run_.training(), run_.options(4), {&diary_});
   trainer.saves(saves, description_);
   trainer.train(false);
-  EXPECT_EQ(diary_.lines, (std::vector<std::string>{"training after 0", "step 1", "step 2", "saving 2", "saving 2",
-                                                    "saved 2 to step-2", "training after 2", "step 3", "step 4"}));
+  trainer.finish_save();
+  EXPECT_EQ(diary_.lines,
+            (std::vector<std::string>{"training after 0", "step 1", "step 2", "saving 2", "training after 2", "step 3",
+                                      "step 4", "saving 2", "saved 2 to step-2"}));
 }
 
 TEST_F(TrainerTest, ASaveThatFailsEndsNothing) {
@@ -89,6 +93,7 @@ TEST_F(TrainerTest, ASaveThatFailsEndsNothing) {
   Trainer trainer(run_.training(), run_.options(3), {&diary_});
   trainer.saves(saves, description_);
   trainer.train(false);
+  trainer.finish_save();
   EXPECT_EQ(std::count(diary_.lines.begin(), diary_.lines.end(), "not saved 1, stands -1, next 2"), 1);
   EXPECT_EQ(std::count(diary_.lines.begin(), diary_.lines.end(), "saved 2 to step-2"), 1);
   EXPECT_EQ(trainer.take_result().steps, 3);

@@ -5,19 +5,18 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <numeric>
 #include <set>
 #include <string>
 
 #include "shared/error.h"
-#include "shared/files.h"
 #include "shared/model/activations.h"
 #include "shared/model/config_json.h"
 #include "shared/model/kernels.h"
 #include "shared/model/model.h"
 #include "tests/shared/error_text.h"
 #include "tests/shared/policy/small_models.h"
+#include "tests/shared/temporary_folder.h"
 #include "tests/source_folder.h"
 
 namespace penstock {
@@ -120,11 +119,7 @@ TEST(ExpertsLayout, MixtralHasNamesOfItsOwn) {
 
 class ExpertsConfig : public testing::Test {
  protected:
-  ModelConfig read(const std::string& text) {
-    std::filesystem::create_directories(folder_);
-    write_text_file(folder_ / "config.json", text);
-    return read_model_config(folder_ / "config.json");
-  }
+  ModelConfig read(const std::string& text) { return read_model_config(folder_.write("config.json", text)); }
   std::string refusal(const std::string& text) {
     try {
       read(text);
@@ -142,11 +137,10 @@ class ExpertsConfig : public testing::Test {
     std::string text = qwen3(members);
     return text.replace(text.find("qwen3_moe"), 9, type);
   }
-  ~ExpertsConfig() override { std::filesystem::remove_all(folder_); }
 
   static constexpr const char* kSizes =
       ", \"num_experts\": 8, \"num_experts_per_tok\": 2, \"moe_intermediate_size\": 32";
-  std::filesystem::path folder_ = std::filesystem::path(testing::TempDir()) / "penstock_experts_config";
+  TemporaryFolder folder_;
 };
 
 TEST_F(ExpertsConfig, AbsentKeysAreTheFamilysDefaults) {

