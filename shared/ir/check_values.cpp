@@ -203,8 +203,7 @@ class ValueCheck {
   /// their own, the last chunk's first. With its own addition the op's own chunk has all, and is used.
   int contribute_to_keys(const Op& op) {
     const auto* work = std::get_if<TemplateWork>(&op.work);
-    if (work == nullptr || !schedule_.micro_batch.is_cut() || !is_decoder(work->kind) ||
-        !is_backward(work->pass))
+    if (work == nullptr || !schedule_.micro_batch.is_cut() || !is_decoder(work->kind) || !is_backward(work->pass))
       return Contributions::kEmpty;
     const int chunks = schedule_.chunks(), turn = schedule_.turn(op.micro_batch);
     int all = Contributions::kEmpty;
