@@ -223,7 +223,7 @@ class BoundCounter {
       const auto mean = [&](auto bytes_of) {
         return static_cast<double>(sum_over_sequence(plan_, bytes_of)) / chunks();
       };
-      const double kept = mean([&](int m) { return plan_.kept(first, m) + plan_.kv_bytes(m); });
+      const double kept = mean([&, first = first](int m) { return plan_.kept(first, m) + plan_.kv_bytes(m); });
       // Of blocks: kept alone.
       const double input =
           first == last || plan_.is_checkpoint(first + 1) ? mean([&](int m) { return plan_.boundary_of(m); }) : 0.0;
