@@ -321,7 +321,10 @@ class Page(unittest.TestCase):
 
     def test_the_timeline_zooms_by_keyboard_and_button(self):
         self.open()
-        view = "(r => Number(r.dataset.to) - Number(r.dataset.from))(document.querySelector('.timeline'))"
+        self.looked_further()
+        # A change is drawn in the frame that follows it.
+        view = """new Promise(drawn => requestAnimationFrame(() => requestAnimationFrame(() =>
+            drawn((r => Number(r.dataset.to) - Number(r.dataset.from))(document.querySelector('.timeline'))))))"""
         whole = self.run_script(view)
         self.run_script("document.querySelector('.timeline [aria-label=\"Zoom in\"]').click()")
         self.assertAlmostEqual(self.run_script(view), whole / 2, delta=whole / 100)
