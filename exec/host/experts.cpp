@@ -188,25 +188,26 @@ class ExpertsOp {
   template <class At>
   void multiply_experts(const Element* in, std::int64_t columns_in, const At& matrix_at, Element* out,
                         std::int64_t columns_out) const {
-    for_each_expert([&](std::int64_t e, std::int64_t first, std::int64_t rows) {
-      ScratchScope scratch;
-      const auto a = widened<Storage>(scratch, in + first * columns_in, rows, columns_in);
-      const auto b = widened<Storage>(scratch, matrix(matrix_at(e)), columns_out, columns_in);
-      const Matrix<Real> c(scratch.take<Real>(rows * columns_out), rows, columns_out);
-      multiply_transposed(a, b, c);
-      narrow<Storage>(c.data, rows * columns_out, out + first * columns_out);
-    });
+    each_product(in, columns_in, matrix_at, columns_out, columns_in, out, columns_out,
+                 [](const auto& a, const auto& b, const auto& c) { multiply_transposed(a, b, c); });
   }
   /// The same with matrices [columns_in, columns_out]: the gradient of what they multiplied.
   template <class At>
   void multiply_experts_back(const Element* in, std::int64_t columns_in, const At& matrix_at, Element* out,
                              std::int64_t columns_out) const {
+    each_product(in, columns_in, matrix_at, columns_in, columns_out, out, columns_out,
+                 [](const auto& a, const auto& b, const auto& c) { multiply(a, b, c); });
+  }
+  /// Each expert's rows with its matrix of this shape.
+  template <class At, class Product>
+  void each_product(const Element* in, std::int64_t columns_in, const At& matrix_at, std::int64_t matrix_rows,
+                    std::int64_t matrix_columns, Element* out, std::int64_t columns_out, const Product& product) const {
     for_each_expert([&](std::int64_t e, std::int64_t first, std::int64_t rows) {
       ScratchScope scratch;
       const auto a = widened<Storage>(scratch, in + first * columns_in, rows, columns_in);
-      const auto b = widened<Storage>(scratch, matrix(matrix_at(e)), columns_in, columns_out);
+      const auto b = widened<Storage>(scratch, matrix(matrix_at(e)), matrix_rows, matrix_columns);
       const Matrix<Real> c(scratch.take<Real>(rows * columns_out), rows, columns_out);
-      multiply(a, b, c);
+      product(a, b, c);
       narrow<Storage>(c.data, rows * columns_out, out + first * columns_out);
     });
   }
