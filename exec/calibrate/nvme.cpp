@@ -8,6 +8,7 @@
 #include <functional>
 #include <future>
 #include <memory>
+#include <numeric>
 #include <random>
 #include <span>
 
@@ -61,13 +62,20 @@ class Drive {
       std::memcpy(writing_.data() + at, &stamp_, sizeof stamp_), ++stamp_;
     store_->write(copy * kCopyBytes, span(writing_));
   }
+  /// Writes the copies in order, for so long; later calls keep to what is written then.
+  void fill(double seconds) {
+    const std::int64_t start = now_ns();
+    std::int64_t filled = 0;
+    while (filled < copies_ && (filled < 2 || seconds_since(start) < seconds)) write(), ++filled;
+    copies_ = filled;
+    next_write_ = 0;
+  }
   void halve(bool halved) { halved_ = halved; }
   void fill_zero() { std::memset(writing_.data(), 0, static_cast<std::size_t>(kCopyBytes)); }
   void write_zeros() { store_->write(next(next_write_) * kCopyBytes, span(writing_)); }
   void read_page(std::int64_t page) {
     store_->read(page * kDriveAlignment, span(reading_).first(static_cast<std::size_t>(kDriveAlignment)));
   }
-  std::int64_t copies() const { return copies_; }
   std::int64_t pages() const { return copies_ * kCopyBytes / kDriveAlignment; }
   std::string describe() const { return store_->describe(); }
 
@@ -143,17 +151,24 @@ NvmePoint best_point(const std::vector<NvmePoint>& points) {
   return *found;
 }
 
+/// Bytes per second of the later half of equal copies, pauses included: a run does not wait for a drive's caches only once.
+double later_rate(const std::vector<double>& seconds) {
+  const auto half = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
+  return static_cast<double>(kCopyBytes) * static_cast<double>(seconds.end() - half) /
+         std::accumulate(half, seconds.end(), 0.0);
+}
+
 void measure_both(Drive& drive, const NvmeEffort& effort, Nvme& measured) {
   drive.halve(true);
   const auto writes = std::async(std::launch::async, [&] {
-                        return summarise(time_copies(effort.both_seconds, kLeastCopies, [&] { drive.write(); }));
+                        return time_copies(effort.both_seconds, kLeastCopies, [&] { drive.write(); });
                       }).share();
   std::vector<double> reads;
   while (static_cast<int>(reads.size()) < kLeastCopies ||
          writes.wait_for(std::chrono::seconds(0)) != std::future_status::ready)
     reads.push_back(time_copies(0, 1, [&] { drive.read(); }).front());
-  measured.both_write_bytes_per_second = rate(writes.get());
-  measured.both_read_bytes_per_second = rate(summarise(std::move(reads)));
+  measured.both_write_bytes_per_second = later_rate(writes.get());
+  measured.both_read_bytes_per_second = later_rate(reads);
   drive.halve(false);
 }
 
@@ -192,13 +207,13 @@ MeasuredNvme measure_nvme(const std::filesystem::path& folder, const NvmeEffort&
                                  format_bytes(static_cast<double>(measured.drive.bytes)),
                                  format_bytes(static_cast<double>(kLeastFreeBytes))));
   Drive drive(folder, std::min(effort.most_bytes, measured.drive.bytes / 2));
-  for (std::int64_t copy = 0; copy < drive.copies(); ++copy) drive.write();
+  drive.fill(effort.fill_seconds);
   measured.drive.points = measure_points(drive, effort);
   const NvmePoint best = best_point(measured.drive.points);
   measured.drive.transfer_bytes = best.transfer_bytes;
   measured.drive.depth = best.depth;
   drive.cut(best.transfer_bytes, best.depth);
-  const Measured reads = summarise(time_copies(effort.both_seconds, kLeastCopies, [&] { drive.read(); }));
+  const Measured reads = summarise(time_copies(effort.read_seconds, kLeastCopies, [&] { drive.read(); }));
   measured.drive.read_bytes_per_second = rate(reads);
   measured.spread["nvme read"] = reads.spread;
   measure_sustained(drive, effort, measured);

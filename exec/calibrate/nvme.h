@@ -19,12 +19,15 @@ struct MeasuredNvme {
 /// How long is measured; shorter for tests.
 struct NvmeEffort {
   double point_seconds = 0.3;     // each size and number of transfers, each way
-  double both_seconds = 10;       // reading, and reading and writing at once: caches must not decide it
+  double fill_seconds = 20;       // writing the file
+  double read_seconds = 10;       // reading: caches must not decide it
   double sustained_seconds = 20;  // writing without a pause, long enough for most caches of a drive to fill up
-  std::int64_t most_bytes = std::int64_t{8} << 30;
+  double both_seconds = 30;       // reading and writing at once; its later half counts
+  std::int64_t most_bytes = std::int64_t{32} << 30;
 };
 
-/// Copies of 64 MiB with random contents in a file of half of what is free, most_bytes at most: written whole once; then
+/// Copies of 64 MiB with random contents in a file of half of what is free, most_bytes at most and what fill_seconds write:
+/// as much as states of a run, since a drive, and what lies between it and a virtual machine, is faster with little. Then
 /// read and written in transfers of 256 KiB to 16 MiB, 1 to 32 of them in flight; then, cut as is best (within 3 %, the
 /// least in flight), both at once, and written on and on. Then 4 KiB are read at random places one after the other. The
 /// file has no name once it is made, so that it goes with the process however that ends.

@@ -42,7 +42,12 @@ TEST(SustainedRate, IsThatOfTheLastQuarter) {
   EXPECT_DOUBLE_EQ(sustained.first, 4);
 }
 
-const NvmeEffort kShort{.point_seconds = 0, .both_seconds = 0.1, .sustained_seconds = 0.1, .most_bytes = 512 << 20};
+const NvmeEffort kShort{.point_seconds = 0,
+                        .fill_seconds = 20,
+                        .read_seconds = 0.1,
+                        .sustained_seconds = 0.1,
+                        .both_seconds = 0.1,
+                        .most_bytes = 512 << 20};
 
 TEST(MeasureNvme, HasEveryFigureAndLeavesNothingBehind) {
   const TemporaryFolder folder;
