@@ -20,6 +20,7 @@ std::byte* PinnedRing::pinned_slots() {
 
 PinnedRing::PinnedRing(cudaStream_t stream, int threads)
     : stream_(stream), slots_(pinned_slots()), ring_(*this, slots_, threads) {
+  cudaGetDevice(&device_);
   for (cudaEvent_t& event : ended_)
     cudaEventCreateWithFlags(&event, cudaEventDisableTiming | cudaEventBlockingSync);  // 0 if it fails: begin says so
 }
@@ -39,6 +40,7 @@ void PinnedRing::copy(const BoundCopy& copy) {
 }
 
 void PinnedRing::begin(int slot, std::byte* to, const std::byte* from, std::int64_t bytes, bool upload) {
+  PENSTOCK_CUDA(cudaSetDevice(device_));
   PENSTOCK_CUDA(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes),
                                 upload ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToHost, stream_));
   PENSTOCK_CUDA(cudaEventRecord(ended_[slot], stream_));
@@ -49,6 +51,9 @@ void PinnedRing::wait_for_stream() {
   wait(0);
 }
 
-void PinnedRing::wait(int slot) { PENSTOCK_CUDA(cudaEventSynchronize(ended_[slot])); }
+void PinnedRing::wait(int slot) {
+  PENSTOCK_CUDA(cudaSetDevice(device_));
+  PENSTOCK_CUDA(cudaEventSynchronize(ended_[slot]));
+}
 
 }  // namespace penstock::exec

@@ -33,6 +33,7 @@ class PinnedRing : private RingLink {
   static std::byte* pinned_slots();
 
   cudaStream_t stream_;
+  int device_ = 0;  // of the threads that help
   std::byte* slots_;
   cudaEvent_t ended_[kRingSlots] = {};
   CopyRing ring_;

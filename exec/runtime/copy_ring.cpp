@@ -1,48 +1,73 @@
 #include "exec/runtime/copy_ring.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #include "exec/optimizer/thread_team.h"
 
 namespace penstock::exec {
-namespace {
 
-constexpr std::int64_t kPage = 4096;
+/// The pieces of one copy, given out one after the other.
+class CopyRing::Pieces {
+ public:
+  explicit Pieces(std::int64_t bytes) : bytes_(bytes), piece_(ring_piece_bytes(bytes)) {}
+  /// False: none is left.
+  bool next(std::int64_t& at, std::int64_t& count) {
+    at = given_.fetch_add(1, std::memory_order_relaxed) * piece_;
+    count = std::min(piece_, bytes_ - at);
+    return at < bytes_;
+  }
 
-}  // namespace
-
-void CopyRing::move(std::byte* to, const std::byte* from, std::int64_t bytes) const {
-  for_ranges(bytes, kPage, threads_, [=](std::int64_t begin, std::int64_t end) {
-    std::memcpy(to + begin, from + begin, static_cast<std::size_t>(end - begin));
-  });
-}
+ private:
+  const std::int64_t bytes_, piece_;
+  std::atomic<std::int64_t> given_{0};
+};
 
 void CopyRing::upload(std::byte* to_gpu, const std::byte* from, std::int64_t bytes) {
-  const std::int64_t piece = ring_piece_bytes(bytes);
-  std::int64_t pieces = 0;
-  for (std::int64_t at = 0; at < bytes; at += piece, ++pieces) {
-    const int index = static_cast<int>(pieces % kRingSlots);
-    const std::int64_t count = std::min(piece, bytes - at);
-    if (pieces >= kRingSlots) link_.wait(index);
-    move(slot(index), from + at, count);
-    link_.begin(index, to_gpu + at, slot(index), count, true);
-  }
-  for (std::int64_t i = std::max<std::int64_t>(0, pieces - kRingSlots); i < pieces; ++i)
-    link_.wait(static_cast<int>(i % kRingSlots));
+  Pieces pieces(bytes);
+  share([&](int first, int count) { upload_pieces(pieces, first, count, to_gpu, from); });
 }
 
 void CopyRing::download(std::byte* to, const std::byte* from_gpu, std::int64_t bytes) {
-  const std::int64_t piece = ring_piece_bytes(bytes);
-  const std::int64_t pieces = (bytes + piece - 1) / piece;
-  const auto count = [=](std::int64_t i) { return std::min(piece, bytes - i * piece); };
-  for (std::int64_t i = 0; i < pieces + kRingSlots; ++i) {
-    const int index = static_cast<int>(i % kRingSlots);
-    if (const std::int64_t filled = i - kRingSlots; filled >= 0 && filled < pieces) {
-      link_.wait(index);
-      move(to + filled * piece, slot(index), count(filled));
+  Pieces pieces(bytes);
+  share([&](int first, int count) { download_pieces(pieces, first, count, to, from_gpu); });
+}
+
+void CopyRing::share(const std::function<void(int first, int count)>& part) const {
+  const int threads = std::clamp(threads_, 1, kRingSlots / 2);  // two slots: one moves while the other is on the link
+  const int each = kRingSlots / threads;
+  for_ranges(threads, 1, threads, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) part(static_cast<int>(i) * each, each);
+  });
+}
+
+void CopyRing::upload_pieces(Pieces& pieces, int first, int count, std::byte* to_gpu, const std::byte* from) {
+  int taken = 0;
+  for (std::int64_t at, bytes; pieces.next(at, bytes); ++taken) {
+    const int index = first + taken % count;
+    if (taken >= count) link_.wait(index);
+    std::memcpy(slot(index), from + at, static_cast<std::size_t>(bytes));
+    link_.begin(index, to_gpu + at, slot(index), bytes, true);
+  }
+  for (int i = std::max(0, taken - count); i < taken; ++i) link_.wait(first + i % count);
+}
+
+void CopyRing::download_pieces(Pieces& pieces, int first, int count, std::byte* to, const std::byte* from_gpu) {
+  struct {
+    std::int64_t at, bytes;
+  } begun[kRingSlots];
+  int taken = 0;
+  for (int moved = 0;; ++moved) {
+    for (std::int64_t at, bytes; taken < moved + count && pieces.next(at, bytes); ++taken) {
+      const int index = first + taken % count;
+      link_.begin(index, slot(index), from_gpu + at, bytes, false);
+      begun[taken % count] = {at, bytes};
     }
-    if (i < pieces) link_.begin(index, slot(index), from_gpu + i * piece, count(i), false);
+    if (moved == taken) return;
+    const auto& piece = begun[moved % count];
+    link_.wait(first + moved % count);
+    std::memcpy(to + piece.at, slot(first + moved % count), static_cast<std::size_t>(piece.bytes));
   }
 }
 

@@ -252,8 +252,8 @@ class CostModel {
     return is_gpu(schedule_.lanes[op.lane].kind) && tier(from) != tier(to) && (is_behind(from) || is_behind(to));
   }
 
-  /// Threads move pieces between memory and slots while the link moves others: whichever is slower sets the rate, and
-  /// of the other one piece is left over, at the beginning or the end.
+  /// Threads move a piece each between memory and slots while the link moves others: whichever is slower sets the rate,
+  /// and of the other one piece is left over, at the beginning or the end.
   OpCost ring_copy(bool upload, const LinkDirection& direction) const {
     const Access& access = op_->reads[0];
     const auto bytes = static_cast<double>(access.bytes);
@@ -263,10 +263,10 @@ class CostModel {
     const double moving = dram_rate(machine_.cpu, threads) / 2;  // a byte is read and written
     if (moving <= 0) missing("cpu.dram");
     const double on_link = transfer_seconds(direction, piece);
-    const double on_host = piece / moving;
+    const double on_host = piece / moving;  // of all threads together
     const double slower = std::max(on_link, measured > 0 ? piece / measured : on_host);
     OpCost cost;
-    cost.latency_seconds = std::min(on_link, on_host);
+    cost.latency_seconds = std::min(on_link, threads * on_host);
     cost.fluid_seconds = bytes / piece * slower;
     use(cost, upload ? kLinkH2d : kLinkD2h, bytes);
     use(cost, kDram, (machine_.gpu.is_host ? 4 : 3) * bytes);

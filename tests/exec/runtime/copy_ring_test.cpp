@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstring>
 #include <deque>
+#include <mutex>
 #include <vector>
 
 #include "exec/host/paced_ring.h"
@@ -26,10 +27,12 @@ class LateLink : public RingLink {
  public:
   void begin(int slot, std::byte* to, const std::byte* from, std::int64_t bytes, bool) override {
     EXPECT_LE(bytes, kRingSlotBytes);
+    const std::lock_guard lock(mutex_);
     begun_.push_back({slot, to, from, bytes});
     most_ = std::max(most_, begun_.size());
   }
   void wait(int slot) override {
+    const std::lock_guard lock(mutex_);
     const auto is_slots = [slot](const Transfer& transfer) { return transfer.slot == slot; };
     while (std::any_of(begun_.begin(), begun_.end(), is_slots)) {
       const Transfer& first = begun_.front();
@@ -47,6 +50,7 @@ class LateLink : public RingLink {
     const std::byte* from = nullptr;
     std::int64_t bytes = 0;
   };
+  std::mutex mutex_;
   std::deque<Transfer> begun_;
   std::size_t most_ = 0;
 };
@@ -57,19 +61,24 @@ constexpr std::int64_t kLengths[] = {
 
 TEST(CopyRing, EveryByteArrivesHoweverLateTheLinkIs) {
   std::vector<std::byte> slots(static_cast<std::size_t>(CopyRing::kBytes));
-  LateLink link;
-  CopyRing ring(link, slots.data(), 2);
-  for (const std::int64_t bytes : kLengths) {
-    const std::vector<std::byte> from = pattern(bytes);
-    std::vector<std::byte> up(from.size()), down(from.size());
-    ring.upload(up.data(), from.data(), bytes);
-    EXPECT_TRUE(up == from) << bytes;
-    EXPECT_TRUE(link.is_idle());
-    ring.download(down.data(), from.data(), bytes);
-    EXPECT_TRUE(down == from) << bytes;
-    EXPECT_TRUE(link.is_idle());
+  for (const int threads : {1, 3, 4, 9}) {
+    LateLink link;
+    CopyRing ring(link, slots.data(), threads);
+    for (const std::int64_t bytes : kLengths) {
+      const std::vector<std::byte> from = pattern(bytes);
+      std::vector<std::byte> up(from.size()), down(from.size());
+      ring.upload(up.data(), from.data(), bytes);
+      EXPECT_TRUE(up == from) << bytes;
+      EXPECT_TRUE(link.is_idle());
+      ring.download(down.data(), from.data(), bytes);
+      EXPECT_TRUE(down == from) << bytes;
+      EXPECT_TRUE(link.is_idle());
+    }
+    // One thread has all slots, and the link always something to do.
+    if (threads == 1) {
+      EXPECT_EQ(link.most(), static_cast<std::size_t>(kRingSlots));
+    }
   }
-  EXPECT_EQ(link.most(), static_cast<std::size_t>(kRingSlots));  // the link always has something to do
 }
 
 TEST(PacedRing, IsNeverFasterThanItsLink) {

@@ -193,14 +193,14 @@ TEST(CostModel, OnAHostGpuEverythingTakesCores) {
   EXPECT_EQ(up.latency_seconds, 0.51);
 }
 
-// 64 MiB in eight pieces, of which the link moves one in a second and a thread one in half a second: the link sets the
+// 32 MiB in eight pieces, of which the link moves one in a second and a thread one in half a second: the link sets the
 // rate, and half a second is left over at the beginning. A byte is read from memory, written to a slot and read there.
 TEST(CostModel, MemoryThatIsNotPinnedGoesThroughARing) {
-  constexpr double kPiece = 8 << 20;
+  constexpr double kPiece = 4 << 20;
   Priced tiny;
   tiny.machine.link.h2d = tiny.machine.link.d2h = {kPiece, 0, {}};
   tiny.machine.cpu.dram_bytes_per_second = 4 * 4 * kPiece;
-  const int up = tiny.upload("up", TensorKind::weights, 64 << 20),
+  const int up = tiny.upload("up", TensorKind::weights, 32 << 20),
             down = tiny.download("down", TensorKind::gradient, 4);
   tiny.schedule.buffers[1].bytes = 1 << 30;
   tiny.machine.pinned_bytes = 1 << 30;
