@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <iterator>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
@@ -23,12 +24,15 @@ std::string_view word(std::span<const std::string_view> names, Enum value) {
   return names[static_cast<std::size_t>(value)];
 }
 
-/// Takes the text piece by piece.
-using Sink = std::function<void(std::string_view)>;
+/// Takes the text piece by piece, each of which it may keep.
+using Sink = std::function<void(std::string&&)>;
+constexpr std::size_t kPieceBytes = 1 << 20;
 
 class Writer {
  public:
-  Writer(const Schedule& schedule, const Sink& sink) : schedule_(schedule), sink_(sink) {}
+  /// Pieces have so many bytes, or a line more.
+  Writer(const Schedule& schedule, std::size_t piece_bytes, const Sink& sink)
+      : schedule_(schedule), piece_bytes_(piece_bytes), sink_(sink) {}
 
   void write() {
     put("{{\n\"format\": \"penstock-schedule/{}\",\n\"policy\": {},\n", says_what_rows_are() ? 2 : 1,
@@ -52,7 +56,7 @@ class Writer {
     list("edges", schedule_.edges, [&](const Edge& edge) { put("[{}, {}, {}]", edge.from, edge.to, edge.distance); });
     text_.resize(text_.size() - 2);  // the last list's comma and line end
     text_ += "\n}\n";
-    sink_(text_);
+    sink_(std::move(text_));
   }
 
  private:
@@ -70,8 +74,8 @@ class Writer {
     put("\"{}\": [", key);
     bool first = true;
     for (const Item& item : items) {
-      if (text_.size() >= kPiece) {
-        sink_(text_);
+      if (text_.size() >= piece_bytes_) {
+        sink_(std::move(text_));
         text_.clear();
       }
       text_ += first ? "\n  " : ",\n  ";
@@ -172,9 +176,8 @@ class Writer {
   void work(const ReportWork&) {}
   void elements(std::int64_t count, int threads) { put(", \"elements\": {}, \"threads\": {}", count, threads); }
 
-  static constexpr std::size_t kPiece = 1 << 20;
-
   const Schedule& schedule_;
+  const std::size_t piece_bytes_;
   const Sink& sink_;
   std::string text_;  // not handed over yet
 };
@@ -183,13 +186,15 @@ class Writer {
 
 std::string schedule_text(const Schedule& schedule) {
   std::string text;
-  Writer(schedule, [&](std::string_view piece) { text += piece; }).write();
+  Writer(schedule, std::numeric_limits<std::size_t>::max(), [&](std::string&& whole) {
+    text = std::move(whole);
+  }).write();
   return text;
 }
 
 void write_schedule(const Schedule& schedule, const std::filesystem::path& path) {
   OutputFile file(path);
-  Writer(schedule, [&](std::string_view piece) { file.write(piece); }).write();
+  Writer(schedule, kPieceBytes, [&](std::string&& piece) { file.write(piece); }).write();
   file.commit();
 }
 

@@ -54,13 +54,40 @@ class BoundCounter {
                                 [2];  // by LayerKind, Keep, Pass
   };
 
-  double template_seconds(int layer, Pass pass, bool writes_output, bool accumulates) {
-    return seconds_.get(plan_.kind(layer), plan_.keep(layer), pass, writes_output, accumulates, [&] {
-      double seconds = 0;
-      for (const Kernel& kernel : kernels(layer, pass, writes_output, accumulates))
-        seconds += static_cast<double>(kernel.count) * kernel_seconds(machine_.gpu, kernel).sustained;
-      return seconds / chunks();
+  struct Seconds {
+    double burst = 0, extra = 0;
+    double at(double share) const { return burst + share * extra; }
+  };
+  /// Of one pass of a micro-batch over a layer.
+  struct PassSeconds {
+    double sustained = 0;
+    Seconds seconds;
+  };
+
+  const PassSeconds& pass_seconds(int layer, Pass pass, bool writes_output, bool accumulates) {
+    return passes_.get(plan_.kind(layer), plan_.keep(layer), pass, writes_output, accumulates, [&] {
+      PassSeconds sum;
+      for (const Kernel& kernel : kernels(layer, pass, writes_output, accumulates)) {
+        const auto count = static_cast<double>(kernel.count);
+        const KernelSeconds one = kernel_seconds(machine_.gpu, kernel);
+        sum.sustained += count * one.sustained;
+        sum.seconds.burst += count * std::min(one.burst, one.sustained);
+        sum.seconds.extra += count * std::max(0.0, one.sustained - one.burst);
+      }
+      sum.sustained /= chunks();
+      sum.seconds.burst /= chunks();
+      sum.seconds.extra /= chunks();
+      return sum;
     });
+  }
+  double template_seconds(int layer, Pass pass, bool writes_output, bool accumulates) {
+    return pass_seconds(layer, pass, writes_output, accumulates).sustained;
+  }
+  /// The cheaper of overwriting gradients and adding to them.
+  Seconds least_seconds(int layer, Pass pass, bool writes_output) {
+    const Seconds overwriting = pass_seconds(layer, pass, writes_output, false).seconds;
+    const Seconds adding = pass_seconds(layer, pass, writes_output, true).seconds;
+    return adding.at(1) < overwriting.at(1) ? adding : overwriting;
   }
 
   double chunks() const { return static_cast<double>(plan_.chunks); }
@@ -74,30 +101,6 @@ class BoundCounter {
       all.insert(all.end(), of_chunk.begin(), of_chunk.end());
     }
     return all;
-  }
-
-  struct Seconds {
-    double burst = 0, extra = 0;
-    double at(double share) const { return burst + share * extra; }
-  };
-
-  /// The cheaper of overwriting gradients and adding to them.
-  Seconds least_seconds(int layer, Pass pass, bool writes_output) {
-    return least_.get(plan_.kind(layer), plan_.keep(layer), pass, writes_output, false, [&] {
-      Seconds least;
-      for (const bool accumulates : {false, true}) {
-        Seconds seconds;
-        for (const Kernel& kernel : kernels(layer, pass, writes_output, accumulates)) {
-          const KernelSeconds one = kernel_seconds(machine_.gpu, kernel);
-          seconds.burst += static_cast<double>(kernel.count) * std::min(one.burst, one.sustained);
-          seconds.extra += static_cast<double>(kernel.count) * std::max(0.0, one.sustained - one.burst);
-        }
-        seconds.burst /= chunks();
-        seconds.extra /= chunks();
-        if (!accumulates || seconds.at(1) < least.at(1)) least = seconds;
-      }
-      return least;
-    });
   }
 
   /// Every group makes the same visits; together they see each micro-batch once.
@@ -315,8 +318,7 @@ class BoundCounter {
   const Plan& plan_;
   const Machine& machine_;
   StepTraffic traffic_;
-  PerPass<double> seconds_;
-  PerPass<Seconds> least_;
+  PerPass<PassSeconds> passes_;
   StepBound bound_;
   Seconds forward_, backward_, outside_;
   Travelling travelling_;
