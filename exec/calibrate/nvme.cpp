@@ -24,6 +24,8 @@ namespace penstock::exec {
 namespace {
 
 constexpr std::int64_t kCopyBytes = std::int64_t{64} << 20;
+// Copies that a buffer holds, used in turn: more than caches do, as a run's slots are.
+constexpr std::int64_t kBuffered = 8;
 constexpr std::int64_t kLeastFreeBytes = std::int64_t{1} << 30;
 constexpr std::int64_t kTransfers[] = {std::int64_t{256} << 10, std::int64_t{1} << 20, std::int64_t{4} << 20,
                                        std::int64_t{16} << 20};
@@ -40,8 +42,8 @@ class Drive {
  public:
   Drive(const std::filesystem::path& folder, std::int64_t bytes)
       : copies_(bytes / kCopyBytes),
-        reading_(kCopyBytes, "blocks to be read"),
-        writing_(kCopyBytes, "blocks to write") {
+        reading_(kBuffered * kCopyBytes, "blocks to be read"),
+        writing_(kBuffered * kCopyBytes, "blocks to write") {
     const StorePlace place = measuring_place(folder, "--nvme");
     StoreShape shape;
     shape.bytes = copies_ * kCopyBytes;
@@ -51,16 +53,19 @@ class Drive {
 
   void cut(std::int64_t transfer_bytes, int depth) {
     store_->cut(transfer_bytes, make_io_queue(depth), make_io_queue(depth));
-    const std::span<std::byte> ranges[] = {span(reading_), span(writing_)};
+    const std::span<std::byte> ranges[] = {all(reading_), all(writing_)};
     store_->expect(ranges);
   }
-  void read() { store_->read(next(next_read_) * kCopyBytes, span(reading_)); }
+  void read() {
+    const std::span<std::byte> to = buffered(reading_, next_read_);
+    store_->read(next(next_read_) * kCopyBytes, to);
+  }
   void write() {
-    const std::int64_t copy = next(next_write_);
+    const std::span<std::byte> from = buffered(writing_, next_write_);
     // No two pages alike, lest the drive store one of them.
-    for (std::int64_t at = 0; at < kCopyBytes; at += kDriveAlignment)
-      std::memcpy(writing_.data() + at, &stamp_, sizeof stamp_), ++stamp_;
-    store_->write(copy * kCopyBytes, span(writing_));
+    for (std::size_t at = 0; at < from.size(); at += kDriveAlignment)
+      std::memcpy(from.data() + at, &stamp_, sizeof stamp_), ++stamp_;
+    store_->write(next(next_write_) * kCopyBytes, from);
   }
   /// Writes the copies in order, for so long; later calls keep to what is written then.
   void fill(double seconds) {
@@ -71,17 +76,23 @@ class Drive {
     next_write_ = 0;
   }
   void halve(bool halved) { halved_ = halved; }
-  void fill_zero() { std::memset(writing_.data(), 0, static_cast<std::size_t>(kCopyBytes)); }
-  void write_zeros() { store_->write(next(next_write_) * kCopyBytes, span(writing_)); }
+  void fill_zero() { std::memset(writing_.data(), 0, all(writing_).size()); }
+  void write_zeros() {
+    const std::span<std::byte> from = buffered(writing_, next_write_);
+    store_->write(next(next_write_) * kCopyBytes, from);
+  }
   void read_page(std::int64_t page) {
-    store_->read(page * kDriveAlignment, span(reading_).first(static_cast<std::size_t>(kDriveAlignment)));
+    store_->read(page * kDriveAlignment, all(reading_).first(static_cast<std::size_t>(kDriveAlignment)));
   }
   std::int64_t pages() const { return copies_ * kCopyBytes / kDriveAlignment; }
   std::string describe() const { return store_->describe(); }
 
  private:
-  static std::span<std::byte> span(const Arena& arena) {
+  static std::span<std::byte> all(const Arena& arena) {
     return {arena.data(), static_cast<std::size_t>(arena.bytes())};
+  }
+  static std::span<std::byte> buffered(const Arena& arena, std::int64_t copy) {
+    return all(arena).subspan(static_cast<std::size_t>(copy % kBuffered * kCopyBytes), kCopyBytes);
   }
   /// Both ways at once keep to a half each, lest one reads what the other is writing.
   std::int64_t next(std::int64_t& at) const {
@@ -91,7 +102,7 @@ class Drive {
   }
   void fill_random() {
     std::mt19937_64 random(1);
-    for (std::int64_t at = 0; at < kCopyBytes; at += 8) {
+    for (std::int64_t at = 0; at < writing_.bytes(); at += 8) {
       const std::uint64_t word = random();
       std::memcpy(writing_.data() + at, &word, 8);
     }
