@@ -119,7 +119,7 @@ std::string RunSaves::expectation() const {
                                                updates_.on_gpu, updates_.order.size())
                                  : "";
   const std::string stall = expected_.write_rate > 0 && !expected_.update_seconds.empty()
-                                ? fmt::format("; training waits for about {}", format_seconds(expected_stall()))
+                                ? fmt::format("; training waits for at most {} at that rate", format_seconds(expected_stall()))
                                 : "";
   return fmt::format(
       "saves every {} steps: {} are written beside training{}, each layer before its next update{}{}; {}\n", every_,

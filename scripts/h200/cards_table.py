@@ -1,7 +1,8 @@
 """Lines of the table of scripts/h200/cards, from what its runs left in a folder. Exits with 1 if something misses.
 
 cards_table.py adamw FOLDER                      AVX2 beside AVX-512: at least 85 %
-cards_table.py saves FOLDER NAME PREDICTED       steps during a save: within 10 %
+cards_table.py saves FOLDER NAME PREDICTED       steps during a save: within 10 %, or no longer than said where training
+                                                 waits for layers to be written, which the system may do later
 cards_table.py pinned FOLDER WHOLE LIMITED       the same bits, and the step within 10 %
 """
 import csv
@@ -59,11 +60,11 @@ def saves(folder, name, predicted_file):
             expected += save["expected_stall_seconds"]
         expected /= len(during)
         error = expected / measured - 1
-        fine &= abs(error) <= 0.1
+        fine &= abs(error) <= 0.1 or not save["copied"] and error > 0
         print(f"  save of step {save['step']}, {save['bytes'] / 1e9:.1f} GB: written in {save['write_seconds']:.2f} s beside "
-              f"{len(during)} steps of {expected:.3f} s predicted, {measured:.3f} s measured ({100 * error:+.1f} %); training "
+              f"{len(during)} steps of {'' if save['copied'] else 'at most '}{expected:.3f} s predicted, {measured:.3f} s measured ({100 * error:+.1f} %); training "
               f"waited {save['stall_seconds']:.3f} s, of that {save['waited_seconds']:.3f} for the save before; expected "
-              f"{save['expected_stall_seconds']:.3f}")
+              f"{'' if save['copied'] else 'at most '}{save['expected_stall_seconds']:.3f}")
     return fine
 
 

@@ -70,7 +70,7 @@ TEST_F(CheckpointsTest, WithoutACopyTheFilesAreTheSame) {
     EXPECT_EQ(text.code, 0) << text.err;
     EXPECT_MENTIONS(text.out, "are written beside training, ");
     EXPECT_MENTIONS(text.out, "each layer before its next update");
-    EXPECT_MENTIONS(text.out, "training waits for about ");
+    EXPECT_MENTIONS(text.out, "training waits for at most ");
     EXPECT_MENTIONS(text.out, "[checkpoint] copy is false");
     const nlohmann::json copied = json(common + " --save copied --json");
     const nlohmann::json layers = json(common + " --save layers --set checkpoint.copy=false --json");
