@@ -2,7 +2,7 @@
 # looks by itself: so every call of it is told.
 set(EMSCRIPTEN_ROOT_PATH /usr/share/emscripten CACHE PATH "Where emscripten lies")
 if(NOT EXISTS ${EMSCRIPTEN_ROOT_PATH}/cmake/Modules/Platform/Emscripten.cmake)
-  message(FATAL_ERROR "emscripten is not in ${EMSCRIPTEN_ROOT_PATH}: scripts/check web installs it (scripts/packages-web.txt)")
+  message(FATAL_ERROR "emscripten is not in ${EMSCRIPTEN_ROOT_PATH}: scripts/install web installs it (scripts/packages-web.txt)")
 endif()
 set(ENV{NODE_PATH} /usr/share/nodejs)  # while CMake tries the compiler
 include(${EMSCRIPTEN_ROOT_PATH}/cmake/Modules/Platform/Emscripten.cmake)

@@ -66,6 +66,9 @@
     return scroll;
   }
 
+  /// Where a result of a longer search comes in.
+  const looking = id => element('div', {id}, paragraph('Looking …', 'soft'));
+
   function section(id, title, ...content) {
     const heading = element('h2', {id: id + '-title', textContent: title});
     const made = element('section', {id}, heading, ...content);
@@ -105,6 +108,24 @@
       element('h3', {textContent: 'What is in it'}),
       table('What is in it', ['<what', ...memory.map(name)], by_content),
     ];
+  }
+
+  /// That it fits, and what of the system of a preset is counted there, as the terminal says it.
+  function verdict(machine, fit) {
+    const system = fit?.system_left_out ? ` What the preset's system adds is not counted: ${fit.system_left_out}.` : '';
+    return paragraph(`It fits ${machine}${fit?.system ? `, with what ${fit.system.name} adds too` : ''}.${system}`, 'verdict');
+  }
+
+  /// What a plan does with the drive; nothing of one that leaves it alone.
+  function drive(use) {
+    if (!use) return [];
+    const terabytes = value => Number((value / 1e12).toPrecision(3)).toLocaleString('en-US') + ' TB';
+    const day = use.written_bytes_per_day ? `: ${terabytes(use.written_bytes_per_day)} a day` : '';
+    const days = use.endurance_days ?
+        `, ${Number(use.endurance_days.toPrecision(3)).toLocaleString('en-US')} days until the rated ${terabytes(use.endurance_bytes)}` :
+        '';
+    return [paragraph(`The drive keeps ${use.kept}; a step reads ${page.bytes(use.read_bytes_per_step)} and writes ${
+        page.bytes(use.written_bytes_per_step)}${day}${days}.`)];
   }
 
   /// `would_fit`: single changes that make it fit. `take(key, value)` puts one into the question.
@@ -190,7 +211,7 @@
         paragraph(`No schedule with the same traffic is faster than ${page.seconds(bounds.same_traffic_seconds)}, which ${
             bounds.binding} sets; the step is ${(step / bounds.same_traffic_seconds).toFixed(2)} times that. No schedule at all is faster than ${
             page.seconds(bounds.any_schedule_seconds)}; the step is ${(step / bounds.any_schedule_seconds).toFixed(2)} times that.`),
-        table('Lanes', ['<lane', 'busy', 'of the step', '', 'of the critical path'], lanes), element('div', {id: 'faster'}));
+        table('Lanes', ['<lane', 'busy', 'of the step', '', 'of the critical path'], lanes), looking('faster-found'));
   }
 
   /// Of `search`: what more of each part gains, and whether a longer search finds a faster plan.
@@ -223,12 +244,14 @@
 
   // --- the timeline ------------------------------------------------------------------------------------------------------
 
-  /// The timeline of a page that the program wrote; its script (report.js) draws it here.
-  function timeline(html) {
+  /// What is drawn in the timeline of a page that the program wrote, as text.
+  function timeline_data(html) {
     const written = new DOMParser().parseFromString(html, 'text/html');
-    const widget = written.querySelector('.timeline');
-    const data = element('script', {type: 'application/json', id: 'timeline-data'});
-    data.textContent = written.getElementById(widget.dataset.source).textContent;
+    return written.getElementById(written.querySelector('.timeline').dataset.source).textContent;
+  }
+  /// Where its script (report.js) draws it.
+  function timeline(drawn) {
+    const data = element('script', {type: 'application/json', id: 'timeline-data', textContent: drawn});
     const root = element('div', {className: 'timeline'});
     root.dataset.source = data.id;
     return section('time', 'Timeline',
@@ -306,5 +329,5 @@
   }
 
   window.answer =
-      {fit_tables, remedies, speed, stalls, money, binds, faster, upgrades, timeline, tiles, both, reproduce, section, paragraph, per_second};
+      {verdict, fit_tables, drive, remedies, speed, stalls, money, binds, faster, upgrades, looking, timeline_data, timeline, tiles, both, reproduce, section, paragraph, per_second};
 }

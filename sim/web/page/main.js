@@ -14,6 +14,8 @@
   let asked = null;     // the question that is being answered
   let running = null;   // AbortController of its work
   let editing = null;   // the field whose changes are one entry of the history
+  let typed = null;     // {field, address} of a change that the history has not yet
+  let drawn = null;     // the timeline that stands in the answer: {data, section}
   let timer = 0;
 
   // --- what the program says ---------------------------------------------------------------------------------------------
@@ -42,9 +44,8 @@
       at(field.key).removeAttribute('aria-invalid');
     }
   }
-  /// Beside the field that it is about, or above the answer.
-  function refuse(text, second) {
-    const key = question.field_of(text, second);
+  /// Beside the field `key`, or above the answer where it is about none alone.
+  function put_error(key, text) {
     at(key ? key + '-error' : 'general-error').textContent = text;
     if (!key) return;
     at(key).setAttribute('aria-invalid', 'true');
@@ -75,34 +76,49 @@
     return side;
   }
 
+  /// There is no answer, and none of another question stays in its place.
+  function no_answer(text, state) {
+    at('answer').replaceChildren();
+    further('');
+    say(text, state);
+  }
+  const not_answered = state =>
+      no_answer('The question cannot be answered as it stands; what would be right is said beside the field.', state);
+
   async function ask() {
     clearTimeout(timer);
+    remember();
     running?.abort();
     running = new AbortController();
-    const signal = running.signal, now = asked = question.read();
+    const signal = running.signal, now = asked = question.read(), began = performance.now();
     at('second').hidden = !now.compare;
     root.classList.toggle('two', now.compare);
-    say('Asking the simulator …', 'asking');
+    say('Asking the simulator …' + (at('answer').firstChild ? ' Below stands the answer to the question before.' : ''), 'asking');
     further('');
     try {
+      const long = question.too_long(now);
+      if (long) {
+        clear_errors();
+        put_error(long.key, long.sentence);
+        not_answered('refused');
+        return;
+      }
       const sides = await Promise.all((now.compare ? [false, true] : [false]).map(second => predict(now, second, signal)));
       clear_errors();
       const bad = sides.filter(side => side.code !== FITS && side.code !== DOES_NOT_FIT);
-      for (const side of bad) refuse(side.sentence, side.second);
+      for (const side of bad) put_error(question.field_of(side.sentence, side.second), side.sentence);
       if (bad.some(side => !side.second)) {
-        at('answer').replaceChildren();
-        say('The question cannot be answered as it stands; what would be right is said beside the field.',
-            bad[0].code === BAD_INPUT ? 'refused' : 'failed');
+        not_answered(bad[0].code === BAD_INPUT ? 'refused' : 'failed');
         return;
       }
       const pair = sides.length === 2 && sides.every(side => side.prediction) ? await compare(sides, signal) : null;
-      draw(now, sides, pair);
+      draw(now, sides, pair, (performance.now() - began) / 1000);
       await look_further(sides[0], signal);
     } catch (error) {
       if (error instanceof Stopped) return;
-      at('general-error').textContent = `The simulator failed: ${error.message}`;
-      say('There is no answer.', 'failed');
-      further('');
+      clear_errors();
+      put_error(null, `The simulator failed: ${error.message}`);
+      no_answer('There is no answer.', 'failed');
     }
   }
 
@@ -116,10 +132,11 @@
     return done.files['pair.html'];
   }
 
+  /// Puts a key of a scenario into the question: into its own field, or among the other keys.
   function take(key, value) {
-    if (key === 'machine.dram')
+    if (key === 'machine.dram') {
       at('ram').value = value;
-    else if (key === 'model.layers' || key.startsWith('machine.') || key.startsWith('workload.') || key.startsWith('policy.') || key.startsWith('model.')) {
+    } else {
       const others = at('set').value.split(';').filter(part => part.trim() && !part.trim().startsWith(key + '='));
       at('set').value = [...others, `${key}=${value}`].join('; ');
       at('more').open = true;
@@ -130,7 +147,7 @@
 
   // --- drawing -----------------------------------------------------------------------------------------------------------
 
-  function draw(now, sides, pair) {
+  function draw(now, sides, pair, seconds) {
     const [a] = sides, parts = [];
     const {prediction, fit} = a;
     if (a.notes.length) parts.push(...a.notes.map(note => answer.paragraph(note[0].toUpperCase() + note.slice(1) + '.', 'soft')));
@@ -139,25 +156,31 @@
       parts.push(answer.both(sides));
       if (sides[1].sentence) parts.push(answer.paragraph('B: ' + sides[1].sentence, 'warning'));
     }
-    const head = prediction && !a.sentence ? answer.paragraph(`It fits ${a.machine}.`, 'verdict') :
-                                             answer.paragraph(a.sentence, 'warning verdict');
-    parts.push(answer.section('fit', sides.length === 2 ? 'Does it fit A?' : 'Does it fit?', head, ...answer.fit_tables((prediction || fit).memory),
+    const head = prediction && !a.sentence ? answer.verdict(a.machine, fit) : answer.paragraph(a.sentence, 'warning verdict');
+    parts.push(answer.section('fit', sides.length === 2 ? 'Does it fit A?' : 'Does it fit?', head, ...answer.fit_tables((prediction || fit).memory), ...answer.drive((prediction || fit).nvme),
                               ...answer.remedies(fit?.would_fit || [], take)));
     if (prediction)
       parts.push(answer.speed(prediction), answer.money(prediction), answer.stalls(prediction), answer.binds(prediction));
-    parts.push(answer.section('next', 'What the next euro buys'));
-    const drawn = pair || a.wrote['page.html'];
-    if (prediction) parts.push(answer.timeline(drawn));
+    parts.push(answer.section('next', 'What the next euro buys', answer.looking('next-found')));
+    const timeline = prediction ? answer.timeline_data(pair || a.wrote['page.html']) : null;
+    const as_before = drawn !== null && drawn.data === timeline;  // then it stays, with what was zoomed and chosen
+    if (timeline !== null) {
+      if (!as_before) drawn = {data: timeline, section: answer.timeline(timeline)};
+      parts.push(drawn.section);
+    }
     parts.push(answer.reproduce([
       ['The command', question.shell(prediction ? 'simulate' : 'fit', a.options)],
       ['The command for B', sides[1] && question.shell('simulate', sides[1].options)],
-      ['The scenario, which gives the same answer as a file', a.scenario], ['The address of this question', location.href],
+      ['The scenario, which gives the same answer as a file', a.scenario], [
+        'The address of this question' + (question.address_has_config(now) ? '' : ', in which its config.json has no room'),
+        location.href
+      ],
       ['The config.json', now.config?.text]
     ]));
     at('answer').replaceChildren(...parts);
-    document.querySelectorAll('#answer .timeline').forEach(page.widgets.timeline);
+    if (timeline !== null && !as_before) page.widgets.timeline(drawn.section.querySelector('.timeline'));
     say((prediction ? `It fits. A step takes ${page.seconds(prediction.step_seconds)}: ${answer.per_second(prediction.tokens_per_second)}.` :
-                      'It does not fit.') + ` Answered in ${a.seconds.toFixed(1)} s.`, 'answered');
+                      'It does not fit.') + ` Answered in ${seconds.toFixed(1)} s.`, 'answered');
   }
 
   /// What takes longer, in the background.
@@ -170,36 +193,50 @@
     const search = side.prediction ?
         engine.run(['search', 'question.toml', '--no-front', '--json'], {files, signal, progress: progress('What binds')}) :
         null;
-    const put = (id, done, make) => {
-      const content = done.out ? make(JSON.parse(done.out)) : answer.paragraph(sentence(done.err));
-      at(id).append(...[content].flat());
+    const put = async (id, run, make) => {
+      let content;
+      try {
+        const done = await run;
+        content = done.out ? make(JSON.parse(done.out)) : answer.paragraph(sentence(done.err));
+      } catch (error) {
+        content = answer.paragraph(error instanceof Stopped ? 'Stopped before it was found.' : `The simulator failed: ${error.message}`);
+      }
+      at(id)?.replaceChildren(...[content].flat());
     };
     await Promise.all([
-      shop.then(done => put('next', done, answer.upgrades)),
-      search?.then(done => put('faster', done, found => answer.faster(found, side.prediction)))
+      put('next-found', shop, answer.upgrades),
+      ...(search ? [put('faster-found', search, found => answer.faster(found, side.prediction))] : [])
     ]);
-    further('');
+    if (!signal.aborted) further('');
   }
 
   // --- the fields --------------------------------------------------------------------------------------------------------
 
-  /// The question has changed: the address says so, and the answer follows after a pause. What is typed into one field
-  /// without a break is one entry of the browser's history.
+  /// The question has changed: after a pause the address says so, and the answer follows. What is typed into one field
+  /// without a break is one entry of the browser's history; browsers allow a few changes of it a second.
   function changed(field) {
-    const address = question.address(question.read());
-    if (address !== location.hash) {
-      if (editing === field)
-        history.replaceState(null, '', address);
-      else
-        history.pushState(null, '', address);
-      editing = field;
-    }
+    if (typed && typed.field !== field) remember();
+    typed = {field, address: question.address(question.read())};
     clearTimeout(timer);
     timer = setTimeout(ask, PAUSE_MS);
   }
+  function remember() {
+    if (typed && typed.address !== location.hash) {
+      if (editing === typed.field)
+        history.replaceState(null, '', typed.address);
+      else
+        history.pushState(null, '', typed.address);
+      editing = typed.field;
+    }
+    typed = null;
+  }
+  function end_entry() {
+    remember();
+    editing = null;
+  }
 
   function from_address() {
-    editing = null;
+    editing = typed = null;
     question.write(question.from_address(location.hash));
     show_config();
     ask();
@@ -208,21 +245,34 @@
   function show_config() {
     const config = question.config;
     at('model-hint').textContent = config && at('model').value === question.CONFIG ?
-        `${config.name.slice(0, 60)}, ${config.text.length.toLocaleString('en-US')} characters` + (config.text.length > 24 * 1024 ? '; too long for the address' : '') :
+        `${config.name.slice(0, 60)}, ${config.text.length.toLocaleString('en-US')} characters` + (question.address_has_config(question.read()) ? '' : '; too long for the address') :
         'A name of the catalogue, or drop a model’s config.json anywhere on this page.';
   }
 
-  async function take_file(file) {
-    if (!file) return;
-    if (file.size > MOST_CONFIG_BYTES) {
-      refuse(`config.json: ${file.size.toLocaleString('en-US')} bytes, and such a file has a few thousand; was another file meant?`, false);
+  /// One file, or several of a model's folder with its config.json among them. What cannot be taken changes nothing.
+  async function take_files(files) {
+    const refuse = text => { at('model-error').textContent = text; };
+    const file = files.length === 1 ? files[0] : files.find(each => each.name === 'config.json');
+    if (!file) {
+      if (files.length) refuse(`${files.length} files, and none of them is config.json; a model has one beside its weights`);
       return;
     }
-    question.config = {name: file.name, text: await file.text()};
+    if (file.size > MOST_CONFIG_BYTES) {
+      refuse(`config.json: ${file.size.toLocaleString('en-US')} bytes, and such a file has a few thousand; was another file meant?`);
+      return;
+    }
+    let text;
+    try {
+      text = await file.text();
+    } catch {  // a folder, or it is gone
+      refuse(`${file.name.slice(0, 60)} cannot be read; drop the file config.json itself`);
+      return;
+    }
+    question.config = {name: file.name, text};
     at('model').value = question.CONFIG;
     show_config();
     changed('file');
-    editing = null;
+    end_entry();
   }
 
   at('question').addEventListener('input', event => {
@@ -236,30 +286,37 @@
     }
     changed(event.target.id);
   });
-  at('question').addEventListener('focusout', () => { editing = null; });
-  at('question').addEventListener('submit', event => {  // Enter
-    event.preventDefault();
-    ask();
+  at('question').addEventListener('focusout', end_entry);
+  at('question').addEventListener('keydown', event => {
+    if (event.key === 'Enter' && event.target.matches('input:not([type=checkbox])')) ask();
   });
+  at('question').addEventListener('submit', event => event.preventDefault());
   at('stop').addEventListener('click', () => {
     running?.abort();
-    further('');
-    say('Stopped. Any change asks again.', root.dataset.state === 'asking' ? 'refused' : root.dataset.state);
+    if (root.dataset.state === 'asking') {
+      no_answer('Stopped. Any change asks again.', 'refused');
+    } else {
+      further('');
+      say('Stopped. Any change asks again.', root.dataset.state);
+    }
   });
   at('browse').addEventListener('click', () => at('file').click());
   at('file').addEventListener('change', () => {
-    take_file(at('file').files[0]);
+    take_files([...at('file').files]);
     at('file').value = '';
   });
+  const has_files = event => event.dataTransfer.types.includes('Files');  // words may be dropped into a field
   window.addEventListener('dragover', event => {
+    if (!has_files(event)) return;
     event.preventDefault();
     root.classList.add('dropping');
   });
   window.addEventListener('dragleave', event => { if (!event.relatedTarget) root.classList.remove('dropping'); });
   window.addEventListener('drop', event => {
+    if (!has_files(event)) return;
     event.preventDefault();
     root.classList.remove('dropping');
-    take_file(event.dataTransfer.files[0]);
+    take_files([...event.dataTransfer.files]);
   });
   window.addEventListener('popstate', from_address);
 
@@ -274,11 +331,16 @@
     at('built').textContent = `As built on ${built.date}: Penstock ${built.version}, ${built.commit}; catalogue of ${built.catalogue}.`;
     page.start();  // of the widgets, which come with the answers
     from_address();
-    const gb = bytes => `${Math.round(bytes / 2 ** 30)} GiB`;
-    await offer('models', 'models', entry => `${(entry.parameters / 1e9).toFixed(1)} billion parameters`);
-    await offer('cards', 'cards', entry => `${entry.gpu}, ${gb(entry.hbm_bytes)}`);
-    await offer('hosts', 'hosts', entry => `${entry.cores} cores, ${gb(entry.dram_bytes)}`);
-    await offer('presets', 'policy', entry => `${entry.name}: ${entry.summary}`);
+    const gb = bytes => `${Math.round(bytes / 2 ** 30)} GiB`, billions = count => (count / 1e9).toFixed(1);
+    try {
+      await offer('models', 'models', entry => `${billions(entry.parameters)} billion parameters` +
+          (entry.active_parameters ? `, ${billions(entry.active_parameters)} of them for a token` : ''));
+      await offer('cards', 'cards', entry => `${entry.gpu}, ${gb(entry.hbm_bytes)}`);
+      await offer('hosts', 'hosts', entry => `${entry.cores} cores, ${gb(entry.dram_bytes)}`);
+      await offer('presets', 'policy', entry => `${entry.name}: ${entry.summary}`);
+    } catch {  // the answer says why
+      return;
+    }
     at('policy').value = asked.policy || '';
     root.dataset.catalogue = 'offered';
   }

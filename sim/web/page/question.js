@@ -3,6 +3,7 @@
 'use strict';
 {
   const MOST_ADDRESS = 24 * 1024;  // characters of a config.json that the address carries
+  const MOST_TYPED = 100000;       // characters of all fields together; a terminal takes 131,071 in one word
 
   // In the order of the page. `option` is penstock-sim's; `key` stands in the address; `other`: of the second machine.
   const FIELDS = [
@@ -52,13 +53,25 @@
       question.config = asked.config || null;
     },
 
+    /// {key, sentence} of the longest field where all together have more characters than the program is given; else null.
+    too_long(asked) {
+      const length = field => asked[field.key].length;
+      if (FIELDS.reduce((sum, field) => sum + length(field), 0) <= MOST_TYPED) return null;
+      const {key, option} = FIELDS.reduce((most, field) => length(field) > length(most) ? field : most);
+      return {key, sentence: `${option}: ${asked[key].length.toLocaleString('en-US')} characters; expected at most ${
+          MOST_TYPED.toLocaleString('en-US')} in all fields`};
+    },
+
+    address_has_config: asked => !asked.config || asked.config.text.length <= MOST_ADDRESS,
+
     /// "#model=...&gpu=..." with what is said; what is left to the program is left out.
     address(asked) {
+      if (question.too_long(asked)) return location.hash;
       const said = new URLSearchParams();
       for (const field of FIELDS)
         if (asked[field.key] && (!field.other || asked.compare)) said.set(field.key, asked[field.key]);
       if (asked.compare) said.set('compare', '1');
-      if (asked.config && asked.config.text.length <= MOST_ADDRESS) said.set('config', asked.config.text);
+      if (asked.config && question.address_has_config(asked)) said.set('config', asked.config.text);
       return '#' + said.toString();
     },
     from_address(address) {

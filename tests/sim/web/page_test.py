@@ -133,7 +133,7 @@ class Page(unittest.TestCase):
         self.assertIn("host desktop", self.text("#answer"))
         self.looked_further()
         self.assertIn("64 gb more dram", self.text("#next"))
-        self.assertIn("matmul", self.text("#faster"))
+        self.assertIn("matmul", self.text("#faster-found"))
         later = []
         for change in ({"ram": "96 GB"}, {"gpu": "RTX 5090"}, {"context": "4096"}, {"model": "llama-3.1-8b"}):
             began = time.monotonic()
@@ -252,6 +252,77 @@ class Page(unittest.TestCase):
         self.assertIn("qwen.json", self.text("#model-hint"))
         self.assertIn("--model config.json", self.command())
 
+    def drop_what_is_no_config(self, transfer):
+        self.run_script(f"""{{ const event = new Event('drop', {{bubbles: true, cancelable: true}});
+            event.dataTransfer = {transfer};
+            document.body.dispatchEvent(event);
+            window.taken = event.defaultPrevented; }} 1""")
+
+    def test_what_cannot_be_taken_as_a_config_changes_nothing(self):
+        self.open()
+        answer, address = self.text("#answer .tiles"), self.run_script("location.hash")
+        unreadable = "{name: 'folder', size: 4096, text: () => Promise.reject(new DOMException('no'))}"
+        for transfer, said in ((f"{{types: ['Files'], files: [{unreadable}]}}", "folder cannot be read; drop the file config.json itself"),
+                               ("{types: ['Files'], files: [{name: 'model.safetensors', size: 17179869184}]}", "17,179,869,184 bytes"),
+                               ("{types: ['Files'], files: [{name: 'a'}, {name: 'b'}]}", "2 files, and none of them is config.json")):
+            with self.subTest(said=said):
+                self.drop_what_is_no_config(transfer)
+                self.wait(f"document.getElementById('model-error').textContent.includes({said!r})", "nothing is said")
+                self.assertEqual((self.text("#answer .tiles"), self.run_script("location.hash")), (answer, address))
+        self.drop_what_is_no_config("{types: ['text/plain'], files: []}")
+        self.assertEqual(self.run_script("taken"), False)  # words go where they are dropped
+        config = (SOURCE / "scenarios/models/qwen2.5-1.5b.json").read_text()
+        self.run_script("document.documentElement.dataset.state = 'typed'; 1")
+        self.drop_what_is_no_config(f"""{{types: ['Files'], files: [{unreadable},
+            {{name: 'config.json', size: 700, text: () => Promise.resolve({json.dumps(config)})}}]}}""")
+        self.assertEqual(self.answered(), "answered")
+        self.assertNotEqual(self.text("#answer .tiles"), answer)
+        self.assertEqual(self.error("model"), "")
+
+    def test_the_whole_catalogue_is_offered_mixtures_too(self):
+        self.open()
+        self.wait("document.documentElement.dataset.catalogue === 'offered'", "no catalogue")
+        for what, field in (("models", "models"), ("cards", "cards"), ("hosts", "hosts"), ("presets", "policy")):
+            names = [entry["name"] for entry in json.loads(native("list", what, "--json").stdout)[what]]
+            offered = self.run_script(f"[...document.getElementById({field!r}).options].map(o => o.value).filter(Boolean)")
+            self.assertEqual(offered, names)
+        self.assertIn("30.5 billion parameters, 3.3 of them for a token", self.text("#models [value='qwen3-30b-a3b']"))
+        self.assertEqual(self.change({"model": "Qwen3 30B A3B", "gpu": "h200", "ram": "512GB", "host": "server-two-sockets"}), "answered")
+        expected = native("simulate", "--model=qwen3-30b-a3b", "--gpu=h200", "--host=server-two-sockets", "--ram=512GB", "--json")
+        self.assertIn(f"{json.loads(expected.stdout)['tokens_per_second']:,.0f}", self.text("#answer .tiles"))
+
+    def test_a_key_held_down_and_fields_of_millions(self):
+        self.open()
+        self.run_script("""new Promise(done => { const field = document.getElementById('gpu'); let left = 600;
+            const press = () => { field.value += '0'; field.dispatchEvent(new Event('input', {bubbles: true}));
+              if (--left) setTimeout(press, 2); else done(1); };
+            press(); })""")
+        self.wait("document.documentElement.dataset.state === 'refused'", "no answer")
+        self.assertTrue(self.run_script("location.hash").endswith("0" * 600))
+        address = self.run_script("location.hash")
+        self.assertEqual(self.change({"gpu": "x" * 3_000_000}), "refused")
+        self.assertEqual(self.error("gpu"), "--gpu: 3,000,000 characters; expected at most 100,000 in all fields")
+        self.assertEqual(self.change({"gpu": "x" * 90_000}), "refused")
+        self.assertIn("--gpu", self.error("gpu"))
+        self.assertEqual(self.change({"gpu": "RTX 4090", "set": ";".join(["workload.micro_batch=1"] * 4000)}), "answered")
+        self.assertNotEqual(self.run_script("location.hash"), address)
+
+    def test_enter_asks_and_stop_leaves_no_answer_of_another_question(self):
+        self.open()
+        self.run_script("""{ const field = document.getElementById('model'); field.focus(); field.value = 'qwen2.5-72b';
+            field.dispatchEvent(new Event('input', {bubbles: true}));
+            field.dispatchEvent(new KeyboardEvent('keydown', {key: 'Enter', bubbles: true})); }
+            window.state = document.documentElement.dataset.state; document.getElementById('stop').click(); 1""")
+        self.assertEqual(self.run_script("state"), "asking")
+        self.assertEqual(self.text("#answer"), "")
+        self.assertIn("Stopped", self.text("#status"))
+        self.assertIn("qwen2.5-72b", self.run_script("location.hash"))
+        self.assertEqual(self.change({"model": "qwen2.5-0.5b"}), "answered")
+        self.run_script("document.getElementById('stop').click()")
+        self.assertIn("Stopped before it was found", self.text("#next"))
+        self.assertIn("Stopped before it was found", self.text("#faster-found"))
+        self.assertNotEqual(self.text("#answer .tiles"), "")
+
     def test_what_is_to_be_taken_along_can_be_copied(self):
         self.open()
         for what in ("The command", "The scenario, which gives the same answer as a file", "The address of this question"):
@@ -266,8 +337,10 @@ class Page(unittest.TestCase):
         expected = json.loads(native("simulate", str(scenario), "--json").stdout)
         self.assertIn(f"{expected['tokens_per_second']:,.0f}", self.text("#answer .tiles"))
 
-    def test_hostile_configs_are_refused_beside_the_model(self):
+    def test_configs_of_any_kind_are_answered_or_refused_beside_the_model(self):
         config = json.loads((SOURCE / "scenarios/models/qwen2.5-0.5b.json").read_text())
+        mixture = json.loads((SOURCE / "scenarios/models/qwen3-30b-a3b.json").read_text()) | {"num_hidden_layers": 2}
+        yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}
         hostile = {
             "markup as a family": json.dumps(config | {"model_type": HOSTILE, "architectures": [HOSTILE]}),
             "markup as a key": json.dumps(config | {HOSTILE: HOSTILE}),
@@ -280,6 +353,21 @@ class Page(unittest.TestCase):
             "absurd layers": json.dumps(config | {"num_hidden_layers": 10**9}),
             "negative": json.dumps(config | {"vocab_size": -1}),
             "infinite": json.dumps(config | {"rms_norm_eps": 1e308}).replace("1e+308", "1e999"),
+            "a key twice": json.dumps(config).replace("{", '{"hidden_size": 1, ', 1),
+            "a mixture": json.dumps(mixture),
+            "more experts for a token than there are": json.dumps(mixture | {"num_experts_per_tok": 129}),
+            "no experts": json.dumps(mixture | {"num_experts": 0}),
+            "absurd experts": json.dumps(mixture | {"num_experts": 10**12}),
+            "experts by a name": json.dumps(mixture | {"num_experts": HOSTILE}),
+            "dense layers that are none": json.dumps(mixture | {"mlp_only_layers": [10**9]}),
+            "shared experts": json.dumps(mixture | {"model_type": "deepseek_v2", "n_shared_experts": 2}),
+            "rope scaling": json.dumps(config | {"rope_scaling": yarn}),
+            "rope scaling by an absurd factor": json.dumps(config | {"rope_scaling": yarn | {"factor": 1e300}}),
+            "rope scaling by markup": json.dumps(config | {"rope_scaling": {"type": HOSTILE, "factor": HOSTILE}}),
+            "rope scaling that is a number": json.dumps(config | {"rope_scaling": -1}),
+            "a sliding window": json.dumps(config | {"use_sliding_window": True, "sliding_window": 128, "max_window_layers": 2}),
+            "an absurd sliding window": json.dumps(config | {"use_sliding_window": True, "sliding_window": -(10**18)}),
+            "layers of two kinds": json.dumps(config | {"layer_types": ["full_attention", "sliding_attention"] * 12}),
         }
         self.open()
         for what, text in hostile.items():
@@ -295,6 +383,9 @@ class Page(unittest.TestCase):
                     self.assertEqual(self.error("model"), words(said.removeprefix("penstock-sim: ")))
                 else:
                     self.assertEqual(state, "answered")
+                    self.assertIn(done.returncode, (0, 3))
+                if done.returncode == 0:
+                    self.assertIn(f"{json.loads(done.stdout)['tokens_per_second']:,.0f}", self.text("#answer .tiles"))
                 self.assertEqual(self.run_script("document.images.length"), 0)
                 self.assertEqual(self.run_script("document.documentElement.scrollWidth <= innerWidth"), True)
 
@@ -318,20 +409,49 @@ class Page(unittest.TestCase):
             self.assertEqual(self.answered(), "answered")
             self.assertEqual(self.text("#answer .tiles"), expected)
         self.assertEqual(self.run_script("document.getElementById('gpu').value"), "RTX 5090")
+        self.run_script("document.documentElement.dataset.state = 'typed'; location.hash = '#model=qwen2.5-0.5b&gpu=RTX+4090'; 1")
+        self.assertEqual(self.answered(), "answered")  # an address that was pasted
+        self.assertEqual(self.text("#answer .tiles"), first)
+
+    def seen(self):
+        """Seconds of the timeline that are in view, once what changed it is drawn: in the frame that follows."""
+        return self.run_script("""new Promise(drawn => requestAnimationFrame(() => requestAnimationFrame(() =>
+            drawn((r => Number(r.dataset.to) - Number(r.dataset.from))(document.querySelector('.timeline'))))))""")
+
+    def key_on_timeline(self, key):
+        self.run_script(f"document.querySelector('.timeline canvas').dispatchEvent(new KeyboardEvent('keydown', {{key: {key!r}, bubbles: true}})); 1")
 
     def test_the_timeline_zooms_by_keyboard_and_button(self):
         self.open()
-        self.looked_further()
-        # A change is drawn in the frame that follows it.
-        view = """new Promise(drawn => requestAnimationFrame(() => requestAnimationFrame(() =>
-            drawn((r => Number(r.dataset.to) - Number(r.dataset.from))(document.querySelector('.timeline'))))))"""
-        whole = self.run_script(view)
+        whole = self.seen()
         self.run_script("document.querySelector('.timeline [aria-label=\"Zoom in\"]').click()")
-        self.assertAlmostEqual(self.run_script(view), whole / 2, delta=whole / 100)
-        self.run_script("document.querySelector('.timeline canvas').dispatchEvent(new KeyboardEvent('keydown', {key: '+', bubbles: true})); 1")
-        self.assertAlmostEqual(self.run_script(view), whole / 4, delta=whole / 100)
-        self.run_script("document.querySelector('.timeline canvas').dispatchEvent(new KeyboardEvent('keydown', {key: '0', bubbles: true})); 1")
-        self.assertAlmostEqual(self.run_script(view), whole, delta=whole / 100)
+        self.assertAlmostEqual(self.seen(), whole / 2, delta=whole / 100)
+        self.key_on_timeline("+")
+        self.assertAlmostEqual(self.seen(), whole / 4, delta=whole / 100)
+        self.key_on_timeline("0")
+        self.assertAlmostEqual(self.seen(), whole, delta=whole / 100)
+
+    def test_what_is_zoomed_stays_while_the_schedule_is_the_same(self):
+        self.open()
+        whole = self.seen()
+        self.key_on_timeline("+")
+        self.key_on_timeline("Enter")
+        chosen = self.text(".timeline .tip")
+        self.assertRegex(chosen, "lane compute")
+        self.looked_further()
+        self.assertIn("matmul", self.text("#faster-found"))
+        self.assertAlmostEqual(self.seen(), whole / 2, delta=whole / 100)
+        self.assertEqual(self.change({"tokens": "3B"}), "answered")
+        self.assertAlmostEqual(self.seen(), whole / 2, delta=whole / 100)
+        self.assertEqual(self.text(".timeline .tip"), chosen)
+        self.key_on_timeline("+")
+        self.assertAlmostEqual(self.seen(), whole / 4, delta=whole / 100)
+        self.assertEqual(self.change({"gpu": "RTX 4091"}), "refused")
+        self.assertEqual(self.change({"gpu": "RTX 4090"}), "answered")
+        self.assertAlmostEqual(self.seen(), whole / 4, delta=whole / 100)
+        self.assertEqual(self.change({"gpu": "RTX 5090"}), "answered")
+        self.assertNotIn(chosen, self.text(".timeline .tip"))
+        self.assertEqual(self.run_script("document.querySelectorAll('.timeline').length"), 1)
 
     def test_every_control_has_a_name_and_every_table_a_caption(self):
         self.open()
