@@ -280,15 +280,15 @@
       limits(tier, up);
     }
 
-    /// Lines for what the arenas take and for what they may take.
+    /// Lines for what the arenas take and for what they may take, and above all of them their names.
     function limits(tier, up) {
-      const taken = [];
+      const names = [];
       const line = (bytes, text, color, dash, align) => {
         const beyond = bytes > tier.scale;
         const level = beyond ? tier.y - 4 : up(bytes);
-        g.strokeStyle = g.fillStyle = color;
-        g.lineWidth = 1.2;
         if (!beyond) {
+          g.strokeStyle = color;
+          g.lineWidth = 1.2;
           g.setLineDash(dash);
           g.beginPath();
           g.moveTo(0, level);
@@ -297,16 +297,8 @@
           g.setLineDash([]);
         }
         let text_y = Math.max(level - 8, tier.y - 13);
-        while (taken.some(other => other.align === align && Math.abs(other.y - text_y) < 12)) text_y += 13;
-        taken.push({align, y: text_y});
-        g.textAlign = align;
-        const label = text + (beyond ? ', above the scale' : ''), text_x = align === 'right' ? width - 5 : 5;
-        g.strokeStyle = colors.card;
-        g.lineWidth = 4;
-        g.lineJoin = 'round';
-        g.strokeText(label, text_x, text_y);
-        g.fillText(label, text_x, text_y);
-        g.textAlign = 'left';
+        while (names.some(other => other.align === align && Math.abs(other.y - text_y) < 12)) text_y += 13;
+        names.push({text: text + (beyond ? ', above the scale' : ''), color, align, y: text_y});
       };
       const by_value = (field, what, color, dash, align) => {
         const values = [...new Set(tier.curves.map(one => one[field]))].sort((a, b) => b - a);
@@ -318,6 +310,17 @@
       };
       by_value('capacity', 'capacity', colors.limit, [], 'right');
       by_value('arena', 'arena', colors.soft, [4, 3], 'left');
+      g.strokeStyle = colors.card;
+      g.lineWidth = 4;
+      g.lineJoin = 'round';
+      for (const name of names) {
+        const x = name.align === 'right' ? width - 5 : 5;
+        g.textAlign = name.align;
+        g.fillStyle = name.color;
+        g.strokeText(name.text, x, name.y);
+        g.fillText(name.text, x, name.y);
+      }
+      g.textAlign = 'left';
     }
 
     function draw() {

@@ -30,8 +30,8 @@
   /// A length beside a figure, which says the same.
   function meter(share, over = false) {
     const bar = element('i', over ? {className: 'over'} : {});
-    bar.style.width = Math.min(100, Math.max(0, 100 * share)) + '%';
-    const whole = element('div', {className: 'meter'}, bar);
+    bar.style.width = Math.min(100, 100 * share) + '%';
+    const whole = element('div', {className: 'meter'}, ...(share > 0 ? [bar] : []));
     whole.setAttribute('aria-hidden', 'true');
     return whole;
   }
@@ -136,12 +136,12 @@
       button.setAttribute('aria-label', `ask that: ${one.key} = ${one.value}`);
       button.addEventListener('click', () => take(one.key, one.value.replace(/^"(.*)"$/, '$1')));
       return [
-        `${one.key} = ${one.value}`, one.cost, one.tokens_per_second ? per_second(one.tokens_per_second) : '', button
+        `${one.key} = ${one.value}`, button, one.cost, one.tokens_per_second ? per_second(one.tokens_per_second) : ''
       ];
     });
     return [
       element('h3', {textContent: 'One change would make it fit'}),
-      table('One change would make it fit', ['<change', '<costs', 'then', '<'], rows)
+      table('One change would make it fit', ['<change', '<', '<costs', 'then'], rows)
     ];
   }
 

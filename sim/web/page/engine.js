@@ -17,9 +17,9 @@
       this.waiting = [];
     }
 
-    /// Runs the program in `folder` with `files` in it. What it wrote comes back: {code, out, err, files, seconds}. A run
+    /// Runs the program in `folder`, after which a config.json in it is named, with `files` in it. What it wrote comes back: {code, out, err, files, seconds}. A run
     /// whose `signal` is aborted ends at once.
-    run(argv, {files = {}, folder = '/question', signal = null, progress = () => {}} = {}) {
+    run(argv, {files = {}, folder = '/your-model', signal = null, progress = () => {}} = {}) {
       return new Promise((done, refused) => {
         const job = {argv, files, folder, signal, progress, done, refused};
         signal?.addEventListener('abort', () => this.stop(job), {once: true});

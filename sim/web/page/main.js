@@ -157,8 +157,9 @@
       if (sides[1].sentence) parts.push(answer.paragraph('B: ' + sides[1].sentence, 'warning'));
     }
     const head = prediction && !a.sentence ? answer.verdict(a.machine, fit) : answer.paragraph(a.sentence, 'warning verdict');
-    parts.push(answer.section('fit', sides.length === 2 ? 'Does it fit A?' : 'Does it fit?', head, ...answer.fit_tables((prediction || fit).memory), ...answer.drive((prediction || fit).nvme),
-                              ...answer.remedies(fit?.would_fit || [], take)));
+    const {memory, nvme} = prediction || fit;
+    parts.push(answer.section('fit', sides.length === 2 ? 'Does it fit A?' : 'Does it fit?', head, ...answer.fit_tables(memory),
+                              ...answer.drive(nvme), ...answer.remedies(fit?.would_fit || [], take)));
     if (prediction)
       parts.push(answer.speed(prediction), answer.money(prediction), answer.stalls(prediction), answer.binds(prediction));
     parts.push(answer.section('next', 'What the next euro buys', answer.looking('next-found')));
@@ -171,10 +172,8 @@
     parts.push(answer.reproduce([
       ['The command', question.shell(prediction ? 'simulate' : 'fit', a.options)],
       ['The command for B', sides[1] && question.shell('simulate', sides[1].options)],
-      ['The scenario, which gives the same answer as a file', a.scenario], [
-        'The address of this question' + (question.address_has_config(now) ? '' : ', in which its config.json has no room'),
-        location.href
-      ],
+      ['The scenario, which gives the same answer as a file', a.scenario], ['The scenario for B', sides[1]?.scenario],
+      ['The address of this question' + (question.address_has_config(now) ? '' : ', without its config.json, which is too long'), location.href],
       ['The config.json', now.config?.text]
     ]));
     at('answer').replaceChildren(...parts);
@@ -244,8 +243,9 @@
 
   function show_config() {
     const config = question.config;
+    const room = question.address_has_config(question.read()) ? '' : '; too long for the address';
     at('model-hint').textContent = config && at('model').value === question.CONFIG ?
-        `${config.name.slice(0, 60)}, ${config.text.length.toLocaleString('en-US')} characters` + (question.address_has_config(question.read()) ? '' : '; too long for the address') :
+        `${config.name.slice(0, 60)}, ${config.text.length.toLocaleString('en-US')} characters${room}` :
         'A name of the catalogue, or drop a model’s config.json anywhere on this page.';
   }
 

@@ -286,7 +286,11 @@ class Page(unittest.TestCase):
             names = [entry["name"] for entry in json.loads(native("list", what, "--json").stdout)[what]]
             offered = self.run_script(f"[...document.getElementById({field!r}).options].map(o => o.value).filter(Boolean)")
             self.assertEqual(offered, names)
-        self.assertIn("30.5 billion parameters, 3.3 of them for a token", self.text("#models [value='qwen3-30b-a3b']"))
+        mixtures = [each for each in json.loads(native("list", "models", "--json").stdout)["models"] if "active_parameters" in each]
+        self.assertGreaterEqual(len(mixtures), 4)
+        for each in mixtures:
+            self.assertIn(f"{each['parameters'] / 1e9:.1f} billion parameters, {each['active_parameters'] / 1e9:.1f} of them for a token",
+                          self.text(f"#models [value='{each['name']}']"))
         self.assertEqual(self.change({"model": "Qwen3 30B A3B", "gpu": "h200", "ram": "512GB", "host": "server-two-sockets"}), "answered")
         expected = native("simulate", "--model=qwen3-30b-a3b", "--gpu=h200", "--host=server-two-sockets", "--ram=512GB", "--json")
         self.assertIn(f"{json.loads(expected.stdout)['tokens_per_second']:,.0f}", self.text("#answer .tiles"))
@@ -372,15 +376,17 @@ class Page(unittest.TestCase):
         self.open()
         for what, text in hostile.items():
             with self.subTest(config=what):
-                file = pathlib.Path(FOLDER) / "config.json"
-                file.write_text(text)
-                done = subprocess.run([NATIVE, "simulate", "--model=config.json", ASKED[1], "--json"], cwd=FOLDER,
+                folder = pathlib.Path(FOLDER) / "your-model"
+                folder.mkdir(exist_ok=True)
+                (folder / "config.json").write_text(text)
+                done = subprocess.run([NATIVE, "simulate", "--model=config.json", ASKED[1], "--json"], cwd=folder,
                                       capture_output=True, text=True)
                 state = self.drop(text, HOSTILE)
                 if done.returncode == 2:
                     said = " ".join(line for line in done.stderr.splitlines() if ": note: " not in line)
                     self.assertEqual(state, "refused")
-                    self.assertEqual(self.error("model"), words(said.removeprefix("penstock-sim: ")))
+                    field = "context" if "--sequence-length" in said else "model"
+                    self.assertEqual(self.error(field), words(said.removeprefix("penstock-sim: ")))
                 else:
                     self.assertEqual(state, "answered")
                     self.assertIn(done.returncode, (0, 3))

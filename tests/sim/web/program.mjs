@@ -28,7 +28,7 @@ export async function in_node(page) {
   vm.runInThisContext(parts.worker);
   const {compiled, failed} = await tell({program: parts.wasm});
   if (!compiled) throw new Error(failed);
-  const run = async (argv, files = {}, folder = '/question') => answered_or_thrown(argv, await tell({argv, files, folder}));
+  const run = async (argv, files = {}, folder = '/your-model') => answered_or_thrown(argv, await tell({argv, files, folder}));
   return {run, close: () => {}};
 }
 
@@ -37,7 +37,7 @@ export async function in_browser(browser, page) {
   const script = path.join(path.dirname(fileURLToPath(import.meta.url)), 'in_browser.py');
   const child = spawn('python3', [script, browser, page], {stdio: ['pipe', 'pipe', 'inherit']});
   const lines = readline.createInterface({input: child.stdout})[Symbol.asyncIterator]();
-  const run = async (argv, files = {}, folder = '/question') => {
+  const run = async (argv, files = {}, folder = '/your-model') => {
     child.stdin.write(JSON.stringify({argv, files, folder}) + '\n');
     const {value, done} = await lines.next();
     if (done) throw new Error(`${browser} ended`);
