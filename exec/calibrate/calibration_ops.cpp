@@ -1,6 +1,8 @@
 #include "exec/calibrate/calibration_ops.h"
 
 #include <algorithm>
+#include <iterator>
+#include <set>
 #include <stdexcept>
 
 #include "exec/calibrate/stopwatch.h"
@@ -50,6 +52,14 @@ class Executions {
 
 double rate(double amount, double seconds) { return seconds > 0 ? amount / seconds : 0; }
 
+/// Of the decoder layers, as far as they hide something.
+std::set<std::int64_t> windows_of(const Scenario& scenario) {
+  std::set<std::int64_t> windows;
+  for (const Layer& layer : scenario.model.layers)
+    if (is_decoder(layer.kind)) windows.insert(layer.window < scenario.sequence_length ? layer.window : 0);
+  return windows;
+}
+
 }  // namespace
 
 TemplateBinding unbound_template(const CalibrationOp& op, const Model& model, const LayoutOptions& layout) {
@@ -62,6 +72,7 @@ TemplateBinding unbound_template(const CalibrationOp& op, const Model& model, co
   b.gradient_type = op.gradient;
   b.accumulates = op.accumulates;
   b.adds_keys = true;
+  b.window = op.window;
   b.loss_scale = 1.0 / static_cast<double>(op.batch.tokens());
   return b;
 }
@@ -82,10 +93,11 @@ std::vector<CalibrationOp> calibration_ops(const Scenario& scenario, std::span<c
   const LayoutOptions layout{Keep::input, scenario.policy.numerics.chunking, 0};
   std::vector<CalibrationOp> ops;
   BatchShape batch;
-  const auto add = [&](LayerKind kind, Pass pass, bool accumulates, ElementType gradient) {
-    ops.push_back(
-        {kind, pass, accumulates, gradient, batch,
-         template_kernels(scenario.model, kind, pass, batch, layout, false, accumulates, element_bytes(gradient))});
+  const std::set<std::int64_t> windows = windows_of(scenario);
+  const auto add = [&](LayerKind kind, Pass pass, bool accumulates, ElementType gradient, std::int64_t window) {
+    ops.push_back({kind, pass, accumulates, gradient, batch, window,
+                   template_kernels(scenario.model, kind, pass, batch, layout, false, accumulates,
+                                    element_bytes(gradient), window)});
   };
   std::vector<LayerKind> decoders;
   for (const LayerKind kind : {LayerKind::decoder, LayerKind::experts})
@@ -93,11 +105,11 @@ std::vector<CalibrationOp> calibration_ops(const Scenario& scenario, std::span<c
   for (const BatchShape& shape : calibration_shapes(scenario)) {
     const bool is_first = ops.empty();  // of chunks, embedding and head are all alike
     batch = shape;
-    if (is_first) add(LayerKind::embedding, Pass::forward, false, ElementType::fp32);
+    if (is_first) add(LayerKind::embedding, Pass::forward, false, ElementType::fp32, 0);
     std::vector<std::pair<LayerKind, Pass>> with_gradients;
     for (const LayerKind kind : decoders) {
-      add(kind, Pass::forward, false, ElementType::fp32);
-      add(kind, Pass::recompute, false, ElementType::fp32);
+      for (const std::int64_t window : windows) add(kind, Pass::forward, false, ElementType::fp32, window);
+      add(kind, Pass::recompute, false, ElementType::fp32, *windows.begin());
       with_gradients.emplace_back(kind, Pass::backward);
     }
     with_gradients.emplace_back(LayerKind::head, Pass::loss);
@@ -105,7 +117,10 @@ std::vector<CalibrationOp> calibration_ops(const Scenario& scenario, std::span<c
     for (const auto& [kind, pass] : with_gradients)
       for (const ElementType gradient : gradients)
         for (const bool accumulates : {true, false})
-          if (is_first || is_decoder(kind)) add(kind, pass, accumulates, gradient);
+          if (is_first || is_decoder(kind)) add(kind, pass, accumulates, gradient, *windows.begin());
+    // Another window changes attention alone.
+    for (auto window = std::next(windows.begin()); window != windows.end(); ++window)
+      add(decoders.front(), Pass::backward, true, gradients.front(), *window);
   }
   return ops;
 }
@@ -140,15 +155,16 @@ void take_off_marks(std::vector<KernelMark>& marks, double op_seconds) {
 
 KernelTables::Key KernelTables::key(const Kernel& k) {
   switch (k.kind) {
-    case KernelKind::matmul: return {k.kind, k.id, k.m, k.n, k.k, k.output_bytes, k.accumulates ? 1 : 0, 0};
-    case KernelKind::elementwise: return {k.kind, k.id, k.bytes, 0, 0, 0, 0, 0};
+    case KernelKind::matmul: return {k.kind, k.id, k.m, k.n, k.k, k.output_bytes, k.accumulates ? 1 : 0, 0, 0};
+    case KernelKind::elementwise: return {k.kind, k.id, k.bytes, 0, 0, 0, 0, 0, 0};
     case KernelKind::attention_forward:
     case KernelKind::attention_backward: break;
   }
   const AttentionSpec& a = k.attention;
   const std::int64_t behind = a.is_chunk ? 2 * (a.past + 1) : 0;
   return {k.kind,  std::nullopt, a.sequences, a.length,
-          a.heads, a.kv_heads,   a.head_dim,  behind + static_cast<int>(a.rows)};
+          a.heads, a.kv_heads,   a.head_dim,  behind + static_cast<int>(a.rows),
+          a.window};
 }
 
 KernelTables::Entry& KernelTables::entry(const Kernel& kernel) {
@@ -161,18 +177,20 @@ void KernelTables::require_all(const Scenario& scenario) const {
   const BatchShape batch = chunk_of(scenario.shape(scenario.micro_batch), 0);
   const Numerics& numerics = scenario.policy.numerics;
   const std::int64_t gradient = element_bytes(numerics.sum_on_host ? numerics.gradient_link : numerics.gradient_sum);
+  const std::set<std::int64_t> windows = windows_of(scenario);
   for (const LayerKind kind : kLayerKinds)
     for (const Pass pass : kAllPasses)
       for (const Keep keep : kKeeps)
         for (const bool writes_output : {false, true})
-          for (const bool accumulates : {false, true}) {
-            if (!scenario.model.has(kind) || operand_uses(kind, pass).empty()) continue;
-            for (const Kernel& kernel :
-                 template_kernels(scenario.model, kind, pass, batch, {keep, numerics.chunking, 0}, writes_output,
-                                  accumulates, gradient))
-              if (!has(kernel))
-                throw std::logic_error("calibration: nobody timed the kernel \"" + std::string(kernel.name()) + "\"");
-          }
+          for (const bool accumulates : {false, true})
+            for (const std::int64_t window : windows) {
+              if (!scenario.model.has(kind) || operand_uses(kind, pass).empty()) continue;
+              for (const Kernel& kernel :
+                   template_kernels(scenario.model, kind, pass, batch, {keep, numerics.chunking, 0}, writes_output,
+                                    accumulates, gradient, window))
+                if (!has(kernel))
+                  throw std::logic_error("calibration: nobody timed the kernel \"" + std::string(kernel.name()) + "\"");
+            }
 }
 
 void KernelTables::fill(Gpu& gpu, std::map<std::string, double>& spread) const {
@@ -209,6 +227,7 @@ void KernelTables::fill(Gpu& gpu, std::map<std::string, double>& spread) const {
         point = gpu.attentions.insert(point, {a.sequences, a.length, a.heads, a.kv_heads, a.head_dim});
         point->squared_lengths = a.squared_lengths;
         if (a.is_chunk) point->past = a.past;
+        point->window = a.window;
       }
       (backward ? point->backward_seconds : point->forward_seconds) = burst.seconds;
       (backward ? point->backward_sustained_seconds : point->forward_sustained_seconds) = sustained_seconds;

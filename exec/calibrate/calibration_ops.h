@@ -25,6 +25,7 @@ struct CalibrationOp {
   bool accumulates = true;
   ElementType gradient = ElementType::fp32;
   BatchShape batch;
+  std::int64_t window = 0;      // of the layer
   std::vector<Kernel> kernels;  // as template_kernels lists them
 };
 
@@ -74,7 +75,7 @@ class KernelTables {
 
  private:
   using Key = std::tuple<KernelKind, std::optional<KernelId>, std::int64_t, std::int64_t, std::int64_t, std::int64_t,
-                         std::int64_t, std::int64_t>;
+                         std::int64_t, std::int64_t, std::int64_t>;
   struct Entry {
     Kernel kernel;
     std::vector<double> burst, sustained;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <system_error>
 
@@ -49,7 +50,9 @@ bool goes_with_weights(std::string_view name) {
 bool is_template(std::string_view name) { return name.ends_with(".jinja"); }
 
 void require_same_model(const fs::path& config, const ModelConfig& trained) {
-  const std::vector<DescribedValue> there = describe_model(read_model_config(config)), ours = describe_model(trained);
+  constexpr std::int64_t kAnyLength = std::numeric_limits<std::int64_t>::max();
+  const std::vector<DescribedValue> there = describe_model(read_model_config(config), kAnyLength),
+                                    ours = describe_model(trained, kAnyLength);
   for (std::size_t i = 0; i < ours.size(); ++i)
     if (there[i].value != ours[i].value)
       throw InputError(

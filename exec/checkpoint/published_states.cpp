@@ -175,7 +175,7 @@ class PublishedStates : public StateSource {
 
   /// Old files have the inverse frequencies of the rotary embedding, which follow from config.json.
   void require_tables() const {
-    const std::vector<double> frequencies = rotary_frequencies(model_.config);
+    const std::vector<double> frequencies = rotary_frequencies(model_.config, 1);  // a short sequence's
     const Shape shape{static_cast<std::int64_t>(frequencies.size())};
     for (const std::string& name : tables_) {
       const WeightFiles::Source& source = *files_.find(name);

@@ -44,15 +44,17 @@ class Describer {
 /// `value` where it has an effect, null elsewhere.
 json if_used(bool used, const json& value) { return used ? value : json(); }
 
-void describe_config(const ModelConfig& config, Describer& describer) {
+/// What matters to longer sequences only has no effect.
+void describe_config(const ModelConfig& config, std::int64_t sequence_length, Describer& describer) {
   // All members, so that a new one does not compile before it is described here or left out for a reason.
   const auto& [name, family, hidden, intermediate, decoder_layers, heads, kv_heads, head_dim, vocabulary, max_positions,
-               tied_embeddings, qkv_bias, qk_norm, qk_norm_whole, rms_epsilon, rope_theta, rope_factor,
-               rope_low_freq_factor, rope_high_freq_factor, rope_original_positions, sliding_window, first_window_layer,
-               rope_scaling, rope_scaling_from, experts, frozen] = config;
-  // Four are not described: nothing is trained on sequences that they reach (require_computed). What is frozen is the
-  // optimizer's. qk_norm_whole goes with the family.
-  const bool scaled = rope_factor != 1;
+               tied_embeddings, qkv_bias, qk_norm, qk_norm_whole, rms_epsilon, rope_theta, rope_scaling, rope_factor,
+               rope_low_freq_factor, rope_high_freq_factor, rope_original_positions, rope_attention_factor,
+               rope_truncate, sliding_window, window_layers, experts, frozen] = config;
+  // What is frozen is the optimizer's. qk_norm_whole goes with the family.
+  const bool yarn = rope_scaling == RopeScaling::yarn, dynamic = rope_scaling == RopeScaling::dynamic;
+  const bool scaled = dynamic ? sequence_length > max_positions : rope_factor != 1 || rope_scaling != RopeScaling::none;
+  const bool by_range = yarn || (scaled && rope_scaling == RopeScaling::none);
   describer.add("model_type", kNever, model_family_names()[static_cast<std::size_t>(family)]);
   describer.add("hidden_size", kNever, hidden);
   describer.add("intermediate_size", kNever, intermediate);
@@ -77,9 +79,18 @@ void describe_config(const ModelConfig& config, Describer& describer) {
   // Other frequencies for the same weights are how a trained model is made to take longer sequences.
   describer.add("rope_theta", kIfMeant, rope_theta);
   describer.add("rope_scaling.factor", kIfMeant, if_used(scaled, rope_factor));
-  describer.add("rope_scaling.low_freq_factor", kIfMeant, if_used(scaled, rope_low_freq_factor));
-  describer.add("rope_scaling.high_freq_factor", kIfMeant, if_used(scaled, rope_high_freq_factor));
-  describer.add("rope_scaling.original_max_position_embeddings", kIfMeant, if_used(scaled, rope_original_positions));
+  describer.add("rope_scaling.low_freq_factor", kIfMeant, if_used(by_range, rope_low_freq_factor));
+  describer.add("rope_scaling.high_freq_factor", kIfMeant, if_used(by_range, rope_high_freq_factor));
+  describer.add("rope_scaling.original_max_position_embeddings", kIfMeant, if_used(by_range, rope_original_positions));
+  describer.add_later("rope_scaling.rope_type", kIfMeant,
+                      if_used(scaled && rope_scaling != RopeScaling::none,
+                              rope_scaling_names()[static_cast<std::size_t>(rope_scaling)]));
+  describer.add_later("rope_scaling.attention_factor", kIfMeant, if_used(yarn, rope_attention_factor));
+  describer.add_later("rope_scaling.truncate", kIfMeant, if_used(yarn, rope_truncate));
+  describer.add_later("max_position_embeddings", kIfMeant, if_used(dynamic && scaled, max_positions));
+  const bool windowed = sliding_window > 0 && sliding_window < sequence_length;  // else it hides nothing
+  describer.add_later("sliding_window", kIfMeant, if_used(windowed, sliding_window));
+  describer.add_later("layer_types", kIfMeant, if_used(windowed, window_layers));
 }
 
 void describe_numerics(const Numerics& numerics, std::int64_t micro_batch_tokens, Describer& describer) {
@@ -137,7 +148,7 @@ const DescribedValue* RunDescription::find(std::string_view key) const {
 
 RunDescription describe_run(const Schedule& schedule, const RunOptions& run, const std::string& data) {
   Describer describer;
-  describe_config(schedule.model, describer);
+  describe_config(schedule.model, schedule.micro_batch.sequence_length, describer);
   describer.table("workload");
   describer.add("sequence_length", kIfMeant, schedule.micro_batch.sequence_length);
   describer.add("sequences", kIfMeant, schedule.whole_step().sequences);
@@ -151,9 +162,9 @@ RunDescription describe_run(const Schedule& schedule, const RunOptions& run, con
   return describer.take();
 }
 
-std::vector<DescribedValue> describe_model(const ModelConfig& config) {
+std::vector<DescribedValue> describe_model(const ModelConfig& config, std::int64_t sequence_length) {
   Describer describer;
-  describe_config(config, describer);
+  describe_config(config, sequence_length, describer);
   return describer.take().values;
 }
 

@@ -3,7 +3,7 @@
 //
 // Not in it, because the same numbers come out whatever it is: the schedule (policy, group, residency, keep levels,
 // where a layer's AdamW runs, threads), memory and `steps`. Nor the backend: host and GPU compute the same formulas and
-// differ by rounding; nor max_position_embeddings, which only bounds the sequence length. A value that has no effect
+// differ by rounding; nor max_position_embeddings unless rotary frequencies are scaled by it. A value that has no effect
 // under the others (max_norm without clipping) is null, so that it may differ.
 #pragma once
 
@@ -36,8 +36,8 @@ struct RunDescription {
 /// `data`: TokenSource::checksum.
 RunDescription describe_run(const Schedule& schedule, const RunOptions& run, const std::string& data);
 
-/// Of those the keys of config.json, which come first: what weights are of.
-std::vector<DescribedValue> describe_model(const ModelConfig& config);
+/// Of those the keys of config.json, which come first: what weights are of, trained on sequences of so many tokens.
+std::vector<DescribedValue> describe_model(const ModelConfig& config, std::int64_t sequence_length);
 
 /// The keys of every description, with the values of a scenario that says nothing.
 const RunDescription& described_keys();

@@ -140,9 +140,10 @@ std::unique_ptr<Plan> backward_plan(const AttentionSpec& whole, const Call& call
   return plan;
 }
 
-/// Short rows are cheap everywhere, and the library's support for them is patchy: those are for our own kernels.
+/// Short rows are cheap everywhere, and the library's support for them is patchy: those are for our own kernels, as are
+/// windows.
 bool supported(const AttentionSpec& shape) {
-  return shape.head_dim % 8 == 0 && shape.head_dim <= 128 && shape.length >= 64;
+  return shape.window == 0 && shape.head_dim % 8 == 0 && shape.head_dim <= 128 && shape.length >= 64;
 }
 /// Of a chunk; what attention_backward_piece says of backward.
 bool is_aligned(const AttentionSpec& shape) {

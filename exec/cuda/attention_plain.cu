@@ -13,7 +13,7 @@ namespace {
 constexpr int kThreads = 128;  // also the tile: keys (or queries) that a block looks at in one turn
 
 struct Shape {
-  int sequences, length, heads, kv_heads, dim, past;
+  int sequences, length, heads, kv_heads, dim, past, window;
   float scale;
 
   __host__ __device__ int keys() const { return past + length; }
@@ -45,17 +45,10 @@ struct Keys {
   }
 };
 
-/// What a row has for documents, if anything.
-struct Documents {
-  const std::int32_t* starts;  // of the row, or nullptr
-
-  __device__ Documents(const std::int32_t* document_starts, int sequence, int length)
-      : starts(document_starts == nullptr ? nullptr : document_starts + static_cast<std::int64_t>(sequence) * length) {}
-  __device__ int first_key(int query) const { return starts == nullptr ? 0 : exec::first_key(starts, query); }
-  __device__ int end_of_queries(int length, int key) const {
-    return starts == nullptr ? length : exec::end_of_queries(starts, length, key);
-  }
-};
+__device__ VisibleKeys visible_keys(const Shape& shape, const std::int32_t* document_starts, int sequence) {
+  const std::int64_t row = static_cast<std::int64_t>(sequence) * shape.length;
+  return {document_starts == nullptr ? nullptr : document_starts + row, shape.keys(), shape.window};
+}
 
 __device__ float dot(const float* a, const std::uint16_t* b, int dim) {
   float sum = 0;
@@ -103,8 +96,7 @@ __global__ void forward_kernel(Shape shape, Keys keys, const std::int32_t* docum
   }
   __syncthreads();
   float largest = -INFINITY, denominator = 0;
-  for (int base = Documents(document_starts, sequence, shape.length).first_key(place); base <= place;
-       base += kThreads) {
+  for (int base = visible_keys(shape, document_starts, sequence).first_key(place); base <= place; base += kThreads) {
     const int key = base + thread, count = min(kThreads, place + 1 - base);
     const float score = key <= place ? dot(q, keys.key(sequence, key, group), shape.dim) * shape.scale : -INFINITY;
     const float next = fmaxf(largest, block_max(score, scratch));
@@ -145,8 +137,7 @@ __global__ void query_gradient_kernel(Shape shape, Keys keys, AttentionBackward 
   __syncthreads();
   const float delta = dot(d_context, t.context + at, shape.dim);
   const float lse = t.lse[shape.row(sequence, head, query)];
-  for (int base = Documents(t.document_starts, sequence, shape.length).first_key(place); base <= place;
-       base += kThreads) {
+  for (int base = visible_keys(shape, t.document_starts, sequence).first_key(place); base <= place; base += kThreads) {
     const int key = base + thread, count = min(kThreads, place + 1 - base);
     float value = 0;
     if (key <= place) {
@@ -186,7 +177,7 @@ __global__ void key_gradient_kernel(Shape shape, Keys keys, AttentionBackward t)
     d_k[c] = d_v[c] = 0;
   }
   __syncthreads();
-  const int end = Documents(t.document_starts, sequence, shape.length).end_of_queries(shape.keys(), key) - shape.past;
+  const int end = visible_keys(shape, t.document_starts, sequence).end_of_queries(key) - shape.past;
   for (int head = group * ratio; head < (group + 1) * ratio; ++head)
     for (int base = max(key - shape.past, 0); base < end; base += kThreads) {
       const int query = base + thread, count = min(kThreads, end - base);
@@ -226,13 +217,10 @@ __global__ void key_gradient_kernel(Shape shape, Keys keys, AttentionBackward t)
 }
 
 Shape device_shape(const AttentionSpec& shape) {
-  return {static_cast<int>(shape.sequences),
-          static_cast<int>(shape.length),
-          static_cast<int>(shape.heads),
-          static_cast<int>(shape.kv_heads),
-          static_cast<int>(shape.head_dim),
-          static_cast<int>(shape.past),
-          static_cast<float>(1.0 / std::sqrt(static_cast<double>(shape.head_dim)))};
+  return {static_cast<int>(shape.sequences), static_cast<int>(shape.length),
+          static_cast<int>(shape.heads),     static_cast<int>(shape.kv_heads),
+          static_cast<int>(shape.head_dim),  static_cast<int>(shape.past),
+          static_cast<int>(shape.window),    static_cast<float>(1.0 / std::sqrt(static_cast<double>(shape.head_dim)))};
 }
 
 Keys device_keys(const AttentionSpec& shape, const std::uint16_t* qkv, const ChunkKeys& keys) {

@@ -19,7 +19,7 @@ constexpr int kThreads = kWarps * 32;
 constexpr float kLog2E = 1.4426950408889634f;
 
 struct Shape {
-  int length, heads, kv_heads, dim, past;
+  int length, heads, kv_heads, dim, past, window;
   float scale;
 
   __host__ __device__ int keys() const { return past + length; }
@@ -209,25 +209,23 @@ __device__ Tile<D> shared_tile(int index) {
 
 // --- kernels ------------------------------------------------------------------------------------------------------
 
-/// The documents of one row; without any, everything is one and all of this is decided by the compiler.
-template <bool kDocuments>
-struct Documents {
-  const std::int32_t* starts;
-  int past, keys;
+/// What the queries of one row see; where nothing is hidden but what comes later, the compiler decides all of this.
+template <bool kHides>
+struct Visible {
+  VisibleKeys keys;
+  int past;
 
-  __device__ Documents(const Shape& shape, const std::int32_t* document_starts, int sequence)
-      : starts(kDocuments ? document_starts + static_cast<std::int64_t>(sequence) * shape.length : nullptr),
-        past(shape.past),
-        keys(shape.keys()) {}
-  /// Of a query, or of the last one where there is none.
-  __device__ int first_key(int query) const {
-    return kDocuments ? exec::first_key(starts, min(past + query, keys - 1)) : 0;
+  __device__ Visible(const Shape& shape, const std::int32_t* document_starts, int sequence) : past(shape.past) {
+    const std::int64_t row = static_cast<std::int64_t>(sequence) * shape.length;
+    keys = {document_starts == nullptr ? nullptr : document_starts + row, shape.keys(), shape.window};
   }
+  /// Of a query, or of the last one where there is none.
+  __device__ int first_key(int query) const { return kHides ? keys.first_key(min(past + query, keys.length - 1)) : 0; }
   /// Of queries, the first tile of keys that one of them sees.
-  __device__ int first_tile(int tile) const { return kDocuments ? first_key_tile(starts, past, tile, kRows) : 0; }
+  __device__ int first_tile(int tile) const { return kHides ? keys.first_key_tile(past, tile, kRows) : 0; }
   /// Of keys, one behind the last tile of queries of which one sees one of them.
   __device__ int end_of_tiles(int tile) const {
-    return kDocuments ? end_of_query_tiles(starts, keys, past, tile, kRows) : (keys - past + kRows - 1) / kRows;
+    return kHides ? keys.end_of_query_tiles(past, tile, kRows) : (keys.length - past + kRows - 1) / kRows;
   }
 };
 
@@ -275,7 +273,7 @@ __device__ void weigh(Scores& scores, float (&largest)[2], float (&denominator)[
 }
 
 /// Grid: tiles of queries (the longest first), heads, sequences. Shared: q, k, v.
-template <int D, bool kDocuments>
+template <int D, bool kHides>
 __global__ void __launch_bounds__(kThreads, 2)
     forward_kernel(Shape shape, Keys all_keys, const std::int32_t* document_starts, const std::uint16_t* qkv,
                    std::uint16_t* context, float* lse) {
@@ -288,16 +286,16 @@ __global__ void __launch_bounds__(kThreads, 2)
   const auto load = [&](Tile<D> to, const std::uint16_t* from, int t) {
     begin_load<D>(to, from, all_keys.row, t * kRows, shape.keys(), shape.dim);
   };
-  const Documents<kDocuments> documents(shape, document_starts, sequence);
-  const int first = documents.first_tile(tile), last = last_tile(shape, tile);
+  const Visible<kHides> visible_keys(shape, document_starts, sequence);
+  const int first = visible_keys.first_tile(tile), last = last_tile(shape, tile);
   begin_load<D>(q, qkv + shape.packed(sequence, 0, head), shape.columns(), tile * kRows, shape.length, shape.dim);
   load(k, keys, first);
   load(v, values, first);
 
   const float scale = shape.scale * kLog2E;
-  const int first_keys[2] = {documents.first_key(tile * kRows + entry_row(0)),
-                             documents.first_key(tile * kRows + entry_row(1))};
-  const int all_see = documents.first_key(tile * kRows + kRows - 1);  // from here on up to the diagonal
+  const int first_keys[2] = {visible_keys.first_key(tile * kRows + entry_row(0)),
+                             visible_keys.first_key(tile * kRows + entry_row(1))};
+  const int all_see = visible_keys.first_key(tile * kRows + kRows - 1);  // from here on up to the diagonal
   float sum[D / 8][4] = {}, largest[2] = {-INFINITY, -INFINITY}, denominator[2] = {0, 0};
   for (int t = first; t <= last; ++t) {
     Scores scores;
@@ -312,14 +310,14 @@ __global__ void __launch_bounds__(kThreads, 2)
         for (int e = 0; e < 4; ++e)
           if (!is_visible(shape, tile, entry_row(e / 2), t, entry_column(n, e))) scores[n][e] = -INFINITY;
     }
-    if (kDocuments && t * kRows < all_see) {
+    if (kHides && t * kRows < all_see) {
 #pragma unroll
       for (int n = 0; n < kRows / 8; ++n)
 #pragma unroll
         for (int e = 0; e < 4; ++e)
           if (t * kRows + entry_column(n, e) < first_keys[e / 2]) scores[n][e] = -INFINITY;
     }
-    weigh<D, kDocuments>(scores, largest, denominator, sum, scale);
+    weigh<D, kHides>(scores, largest, denominator, sum, scale);
     if (t < last)
       finish_loads<1>();  // v; k of the next tile may be on its way
     else
@@ -387,9 +385,9 @@ __device__ void store_apart(const float (&sum)[D / 8][4], float factor, float* a
   }
 }
 
-/// Grid: tiles of keys, key-value heads, sequences. Shared: k, v, q, d_context, then lse, delta and, of packed rows, the
-/// first key of the queries.
-template <int D, bool kDocuments>
+/// Grid: tiles of keys, key-value heads, sequences. Shared: k, v, q, d_context, then lse, delta and, where something is
+/// hidden, the first key of the queries.
+template <int D, bool kHides>
 __global__ void __launch_bounds__(kThreads, 2) key_gradient_kernel(Shape shape, Keys all_keys, AttentionBackward t) {
   const int tile = static_cast<int>(blockIdx.x), group = static_cast<int>(blockIdx.y),
             sequence = static_cast<int>(blockIdx.z);
@@ -398,14 +396,14 @@ __global__ void __launch_bounds__(kThreads, 2) key_gradient_kernel(Shape shape, 
   float* lse = reinterpret_cast<float*>(shared_memory + 4 * Tile<D>::kBytes);
   float* delta = lse + kRows;
   int* first_keys = reinterpret_cast<int*>(delta + kRows);
-  const Documents<kDocuments> documents(shape, t.document_starts, sequence);
+  const Visible<kHides> visible_keys(shape, t.document_starts, sequence);
   const std::int64_t row = shape.columns();
   begin_load<D>(k, all_keys.keys_of(shape, sequence, group), all_keys.row, tile * kRows, shape.keys(), shape.dim);
   begin_load<D>(v, all_keys.values_of(shape, sequence, group), all_keys.row, tile * kRows, shape.keys(), shape.dim);
 
   const float scale = shape.scale * kLog2E;
   float d_k[D / 8][4] = {}, d_v[D / 8][4] = {};
-  const int first = max(tile * kRows - shape.past, 0) / kRows, tiles = documents.end_of_tiles(tile);
+  const int first = max(tile * kRows - shape.past, 0) / kRows, tiles = visible_keys.end_of_tiles(tile);
   for (int head = group * ratio; head < (group + 1) * ratio; ++head)
     for (int queries = first; queries < tiles; ++queries) {
       __syncthreads();  // the tiles of the turn before are read
@@ -417,7 +415,7 @@ __global__ void __launch_bounds__(kThreads, 2) key_gradient_kernel(Shape shape, 
         const bool inside = query < shape.length;  // a row beyond has no weights
         lse[threadIdx.x] = inside ? t.lse[shape.statistic(sequence, head, query)] * kLog2E : INFINITY;
         delta[threadIdx.x] = inside ? delta_of(shape, t, sequence, query, head) : 0.0f;
-        if (kDocuments) first_keys[threadIdx.x] = documents.first_key(query);
+        if (kHides) first_keys[threadIdx.x] = visible_keys.first_key(query);
       }
       Scores weights, d_scores;
       finish_loads<1>();  // all but d_context
@@ -427,7 +425,7 @@ __global__ void __launch_bounds__(kThreads, 2) key_gradient_kernel(Shape shape, 
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
           bool visible = is_visible(shape, queries, entry_column(n, e), tile, entry_row(e / 2));
-          if (kDocuments) visible = visible && tile * kRows + entry_row(e / 2) >= first_keys[entry_column(n, e)];
+          if (kHides) visible = visible && tile * kRows + entry_row(e / 2) >= first_keys[entry_column(n, e)];
           weights[n][e] = visible ? exp2f(weights[n][e] * scale - lse[entry_column(n, e)]) : 0.0f;
         }
       finish_loads<0>();
@@ -454,7 +452,7 @@ __global__ void __launch_bounds__(kThreads, 2) key_gradient_kernel(Shape shape, 
 }
 
 /// Grid: tiles of queries (the longest first), heads, sequences. Shared: q, d_context, k, v.
-template <int D, bool kDocuments>
+template <int D, bool kHides>
 __global__ void __launch_bounds__(kThreads, 2) query_gradient_kernel(Shape shape, Keys all_keys, AttentionBackward t) {
   const int tile = static_cast<int>(gridDim.x - 1 - blockIdx.x), head = static_cast<int>(blockIdx.y),
             sequence = static_cast<int>(blockIdx.z);
@@ -469,8 +467,8 @@ __global__ void __launch_bounds__(kThreads, 2) query_gradient_kernel(Shape shape
   begin_load<D>(q, t.qkv + shape.packed(sequence, 0, head), row, tile * kRows, shape.length, shape.dim);
   begin_load<D>(d_context, t.d_context + shape.context(sequence, 0, head), shape.context_row(), tile * kRows,
                 shape.length, shape.dim);
-  const Documents<kDocuments> documents(shape, t.document_starts, sequence);
-  const int first = documents.first_tile(tile), last = last_tile(shape, tile);
+  const Visible<kHides> visible_keys(shape, t.document_starts, sequence);
+  const int first = visible_keys.first_tile(tile), last = last_tile(shape, tile);
   load(k, keys, first);
   load(v, values, first);
 
@@ -483,7 +481,7 @@ __global__ void __launch_bounds__(kThreads, 2) query_gradient_kernel(Shape shape
     const bool inside = query < shape.length;  // a row beyond is not stored
     lse[half] = inside ? t.lse[shape.statistic(sequence, head, query)] * kLog2E : 0.0f;
     delta[half] = inside ? delta_of(shape, t, sequence, query, head) : 0.0f;
-    first_keys[half] = documents.first_key(query);
+    first_keys[half] = visible_keys.first_key(query);
   }
   float sum[D / 8][4] = {};
   for (int index = first; index <= last; ++index) {
@@ -498,7 +496,7 @@ __global__ void __launch_bounds__(kThreads, 2) query_gradient_kernel(Shape shape
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
         bool visible = is_visible(shape, tile, entry_row(e / 2), index, entry_column(n, e));
-        if (kDocuments) visible = visible && index * kRows + entry_column(n, e) >= first_keys[e / 2];
+        if (kHides) visible = visible && index * kRows + entry_column(n, e) >= first_keys[e / 2];
         const float weight = visible ? exp2f(weights[n][e] * scale - lse[e / 2]) : 0.0f;
         d_scores[n][e] = weight * (d_scores[n][e] - delta[e / 2]);
       }
@@ -511,9 +509,13 @@ __global__ void __launch_bounds__(kThreads, 2) query_gradient_kernel(Shape shape
 }
 
 Shape device_shape(const AttentionSpec& shape) {
-  return {static_cast<int>(shape.length),   static_cast<int>(shape.heads),
-          static_cast<int>(shape.kv_heads), static_cast<int>(shape.head_dim),
-          static_cast<int>(shape.past),     static_cast<float>(1.0 / std::sqrt(static_cast<double>(shape.head_dim)))};
+  return {static_cast<int>(shape.length),
+          static_cast<int>(shape.heads),
+          static_cast<int>(shape.kv_heads),
+          static_cast<int>(shape.head_dim),
+          static_cast<int>(shape.past),
+          static_cast<int>(shape.window),
+          static_cast<float>(1.0 / std::sqrt(static_cast<double>(shape.head_dim)))};
 }
 
 Keys device_keys(const AttentionSpec& shape, const std::uint16_t* qkv, const ChunkKeys& keys) {
@@ -532,17 +534,17 @@ void allow_shared(Kernel* kernel, int bytes) {
   PENSTOCK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
 }
 
-template <int D, bool kDocuments>
+template <int D, bool kHides>
 void forward(const AttentionSpec& shape, const std::int32_t* document_starts, const std::uint16_t* qkv,
              const ChunkKeys& keys, std::uint16_t* context, float* lse, Stream stream) {
   constexpr int kShared = 3 * Tile<D>::kBytes;
-  allow_shared(forward_kernel<D, kDocuments>, kShared);
-  forward_kernel<D, kDocuments><<<grid(shape, shape.length, shape.heads), kThreads, kShared, stream>>>(
+  allow_shared(forward_kernel<D, kHides>, kShared);
+  forward_kernel<D, kHides><<<grid(shape, shape.length, shape.heads), kThreads, kShared, stream>>>(
       device_shape(shape), device_keys(shape, qkv, keys), document_starts, qkv, context, lse);
   PENSTOCK_CUDA_LAUNCH("tiled attention forward");
 }
 
-template <int D, bool kDocuments>
+template <int D, bool kHides>
 void backward(const AttentionSpec& shape, const AttentionBackward& tensors, Stream stream) {
   constexpr int kDeltaThreads = 256;
   const Shape s = device_shape(shape);
@@ -550,14 +552,14 @@ void backward(const AttentionSpec& shape, const AttentionBackward& tensors, Stre
   const std::int64_t blocks = divide_up(shape.tokens() * shape.heads * 32, kDeltaThreads);
   delta_kernel<<<static_cast<unsigned>(blocks), kDeltaThreads, 0, stream>>>(s, shape.tokens(), tensors);
   PENSTOCK_CUDA_LAUNCH("tiled attention delta");
-  constexpr int kKeyShared = 4 * Tile<D>::kBytes + (kDocuments ? 3 : 2) * kRows * static_cast<int>(sizeof(float));
-  allow_shared(key_gradient_kernel<D, kDocuments>, kKeyShared);
-  key_gradient_kernel<D, kDocuments>
+  constexpr int kKeyShared = 4 * Tile<D>::kBytes + (kHides ? 3 : 2) * kRows * static_cast<int>(sizeof(float));
+  allow_shared(key_gradient_kernel<D, kHides>, kKeyShared);
+  key_gradient_kernel<D, kHides>
       <<<grid(shape, shape.keys(), shape.kv_heads), kThreads, kKeyShared, stream>>>(s, keys, tensors);
   PENSTOCK_CUDA_LAUNCH("tiled attention key gradient");
   constexpr int kQueryShared = 4 * Tile<D>::kBytes;
-  allow_shared(query_gradient_kernel<D, kDocuments>, kQueryShared);
-  query_gradient_kernel<D, kDocuments>
+  allow_shared(query_gradient_kernel<D, kHides>, kQueryShared);
+  query_gradient_kernel<D, kHides>
       <<<grid(shape, shape.length, shape.heads), kThreads, kQueryShared, stream>>>(s, keys, tensors);
   PENSTOCK_CUDA_LAUNCH("tiled attention query gradient");
 }
@@ -566,16 +568,16 @@ void backward(const AttentionSpec& shape, const AttentionBackward& tensors, Stre
 
 void tiled_attention_forward(const AttentionSpec& shape, const std::int32_t* document_starts, const std::uint16_t* qkv,
                              const ChunkKeys& keys, std::uint16_t* context, float* lse, Stream stream) {
-  const bool documents = document_starts != nullptr;
-  const auto run = shape.head_dim <= 64 ? (documents ? forward<64, true> : forward<64, false>)
-                                        : (documents ? forward<128, true> : forward<128, false>);
+  const bool hides = document_starts != nullptr || shape.window > 0;
+  const auto run = shape.head_dim <= 64 ? (hides ? forward<64, true> : forward<64, false>)
+                                        : (hides ? forward<128, true> : forward<128, false>);
   run(shape, document_starts, qkv, keys, context, lse, stream);
 }
 
 void tiled_attention_backward(const AttentionSpec& shape, const AttentionBackward& tensors, Stream stream) {
-  const bool documents = tensors.document_starts != nullptr;
-  const auto run = shape.head_dim <= 64 ? (documents ? backward<64, true> : backward<64, false>)
-                                        : (documents ? backward<128, true> : backward<128, false>);
+  const bool hides = tensors.document_starts != nullptr || shape.window > 0;
+  const auto run = shape.head_dim <= 64 ? (hides ? backward<64, true> : backward<64, false>)
+                                        : (hides ? backward<128, true> : backward<128, false>);
   run(shape, tensors, stream);
 }
 

@@ -5,8 +5,8 @@
 // one kernel walks the keys of 64 queries for d_q, another the queries of 64 keys, over all heads of their group, for
 // d_k and d_v. Both make the scores again: 7 products for the 5 that must be, which saves atomics and their order.
 //
-// In packed rows a walk takes the tiles alone that a document of the block's 64 reaches (documents.h), and hides within
-// them what is of other documents. Which tiles these are decides nothing but the time.
+// In packed rows and under a window a walk takes the tiles alone that one of the block's 64 sees or is seen by
+// (documents.h), and hides the rest within them. Which tiles these are decides nothing but the time.
 #pragma once
 
 #include "exec/cuda/attention.h"

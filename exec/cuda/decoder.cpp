@@ -93,9 +93,9 @@ void DecoderOp::forward() {
   if (makes(Activation::qkv)) make_qkv();
   if (op_.pass == Pass::forward && op_.batch.is_cut()) hand_on_keys();
   if (makes(Activation::attention)) {
-    libraries_.attention.forward(attention_spec(model_.config, op_.batch), document_starts(), at(Activation::qkv),
-                                 keys(), at(Activation::attention), regions_.at<float>(Activation::lse), library_,
-                                 stream_);
+    libraries_.attention.forward(attention_spec(model_.config, op_.batch, op_.window), document_starts(),
+                                 at(Activation::qkv), keys(), at(Activation::attention),
+                                 regions_.at<float>(Activation::lse), library_, stream_);
     mark(op_.batch.is_cut() ? KernelId::chunk_attention : packed() ? KernelId::packed_attention : KernelId::attention);
   }
   if (makes(Activation::middle)) make_middle();
@@ -210,7 +210,7 @@ void DecoderOp::backward_attention() {
                                   at(Activation::d_qkv),
                                   keys()};
   const bool deterministic = libraries_.deterministic_attention;
-  libraries_.attention.backward(attention_spec(model_.config, op_.batch), tensors,
+  libraries_.attention.backward(attention_spec(model_.config, op_.batch, op_.window), tensors,
                                 attention_backward_piece(model_, op_.batch, deterministic), deterministic, library_,
                                 stream_);
   mark(op_.batch.is_cut() ? KernelId::chunk_attention_backward
@@ -251,7 +251,7 @@ void DecoderOp::backward_qkv() {
 
 Rotary make_rotary(const Model& model, BatchShape batch) {
   const ModelConfig& config = model.config;
-  const std::vector<double> frequencies = rotary_frequencies(config);
+  const std::vector<double> frequencies = rotary_frequencies(config, batch.past + batch.sequence_length);
   if (frequencies.size() > kMostRotaryPairs)
     throw InputError("rotary embedding: head_dim " + std::to_string(config.head_dim) +
                      " is more than the GPU kernels take (" + std::to_string(2 * kMostRotaryPairs) + ")");
@@ -262,6 +262,7 @@ Rotary make_rotary(const Model& model, BatchShape batch) {
   rotary.heads = config.heads;
   rotary.kv_heads = config.kv_heads;
   rotary.head_dim = config.head_dim;
+  rotary.factor = static_cast<float>(config.rope_attention_factor);
   rotary.epsilon = static_cast<float>(config.rms_epsilon);
   std::copy(frequencies.begin(), frequencies.end(), rotary.frequencies);
   return rotary;

@@ -56,10 +56,11 @@ struct Rotary {
   const std::uint16_t* k_norm = nullptr;
   const std::int32_t* document_starts = nullptr;  // [tokens], of a chunk its whole row's: places in the row; nullptr: 0
                                                   // for all. A token's position is its distance from there
+  float factor = 1;                               // of cosines and sines
   double frequencies[kMostRotaryPairs] = {};      // of pair i = (i, i + head_dim / 2), radians per position
 };
 
-/// Frequencies as Hugging Face computes them, Llama-3.1 scaling included.
+/// With the frequencies of shared/model/rotary_frequencies.h.
 Rotary make_rotary(const Model& model, BatchShape batch);
 
 /// In place on q and k of packed qkv. With QK norm the values before it are saved to qk_raw [tokens, (heads + kv_heads)

@@ -46,7 +46,7 @@ struct Pairs {  // one head's values: low[p] at pair p, high[p] at pair p + half
       Packed<W>::pack(high[i]).store(head + team.half + team.pair(i));
     }
   }
-  /// By the angle (sign 1) or back (sign -1, the transpose).
+  /// By the angle (sign 1), or the transpose of that (sign -1).
   __device__ void rotate(const Pairs& angles, float sign) {
 #pragma unroll
     for (int i = 0; i < I; ++i)
@@ -76,7 +76,7 @@ struct Pairs {  // one head's values: low[p] at pair p, high[p] at pair p + half
   }
 };
 
-/// low = cosine, high = sine.
+/// low = cosine, high = sine, both times the factor.
 template <int W, int I>
 __device__ Pairs<W, I> angles_at(const Team<W, I>& team, const Rotary& rotary, std::int64_t position) {
   constexpr double kTurn = 6.283185307179586476925286766559;
@@ -88,6 +88,8 @@ __device__ Pairs<W, I> angles_at(const Team<W, I>& team, const Rotary& rotary, s
       const int pair = team.pair(i) + j;
       const double angle = pair < team.half ? static_cast<double>(position) * rotary.frequencies[pair] : 0.0;
       sincosf(static_cast<float>(angle - kTurn * rint(angle / kTurn)), &angles.high[i][j], &angles.low[i][j]);
+      angles.low[i][j] *= rotary.factor;
+      angles.high[i][j] *= rotary.factor;
     }
   return angles;
 }
@@ -95,7 +97,7 @@ __device__ Pairs<W, I> angles_at(const Team<W, I>& team, const Rotary& rotary, s
 __device__ std::int64_t position_of(const Rotary& rotary, std::int64_t token) {
   const std::int64_t in_row = token % rotary.length, place = rotary.past + in_row;
   if (rotary.document_starts == nullptr) return place;
-  return place - first_key(rotary.document_starts + (token - in_row), static_cast<int>(place));
+  return place - document_start(rotary.document_starts + (token - in_row), static_cast<int>(place));
 }
 
 __device__ std::int64_t row_columns(const Rotary& rotary) {

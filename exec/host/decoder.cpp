@@ -23,7 +23,7 @@ class DecoderOp {
       : model_(model),
         offsets_(model.offsets(op.kind)),
         batch_(batch),
-        spec_(attention_spec(model.config, batch)),
+        spec_(attention_spec(model.config, batch, op.window)),
         op_(op),
         tokens_(batch.tokens()),
         hidden_(model.config.hidden),

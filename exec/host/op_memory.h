@@ -39,6 +39,7 @@ class OpMemory {
   LayerKind kind = LayerKind::decoder;  // of a decoder layer
   std::int64_t chunk_rows = 0;          // tokens of a chunk of the MLP, or of the logits
   bool gate_up_is_chunk = false;        // gate_up has rows of one chunk only
+  std::int64_t window = 0;              // of attention, as Layer::window
   bool adds_keys = false;               // the gradient of keys and values is added to
   double loss_scale = 1.0;
   GradientSink<Real>* gradient = nullptr;  // nullptr: the pass makes no gradients of weights

@@ -14,6 +14,7 @@ namespace {
 template <class Real>
 struct RotaryTable {
   std::vector<double> frequencies;  // what it was made for
+  double factor = 0;
   std::int64_t positions = 0;
   std::vector<Real> cosines;  // [positions, head_dim / 2]
   std::vector<Real> sines;
@@ -23,17 +24,19 @@ struct RotaryTable {
 template <class Real>
 const RotaryTable<Real>& rotary_table(const ModelConfig& config, std::int64_t positions) {
   thread_local RotaryTable<Real> table;
-  std::vector<double> frequencies = rotary_frequencies(config);
-  if (table.positions >= positions && table.frequencies == frequencies) return table;
+  const double factor = config.rope_attention_factor;
+  std::vector<double> frequencies = rotary_frequencies(config, positions);
+  if (table.positions >= positions && table.factor == factor && table.frequencies == frequencies) return table;
   table.frequencies = std::move(frequencies);
+  table.factor = factor;
   table.positions = positions;
   table.cosines.clear();
   table.sines.clear();
   for (std::int64_t position = 0; position < positions; ++position)
     for (const double frequency : table.frequencies) {
       const double angle = static_cast<double>(position) * frequency;
-      table.cosines.push_back(static_cast<Real>(std::cos(angle)));
-      table.sines.push_back(static_cast<Real>(std::sin(angle)));
+      table.cosines.push_back(static_cast<Real>(factor * std::cos(angle)));
+      table.sines.push_back(static_cast<Real>(factor * std::sin(angle)));
     }
   return table;
 }
@@ -52,7 +55,7 @@ void rotate(Real* x, const Real* cosine, const Real* sine, std::int64_t half) {
   }
 }
 
-/// The transpose of `rotate`: by the negative angle.
+/// The transpose of `rotate`.
 template <class Real>
 void rotate_back(Real* x, const Real* cosine, const Real* sine, std::int64_t half) {
   for (std::int64_t i = 0; i < half; ++i) {

@@ -3,8 +3,8 @@
 //
 // "Rotate half" as in Hugging Face's Llama: with h = head_dim / 2 and angle a_i = position * f_i,
 //   y[i] = x[i] cos a_i - x[i+h] sin a_i,   y[i+h] = x[i+h] cos a_i + x[i] sin a_i,   i < h.
-// Norm and rotation together round once.
-// Sources: Su et al., "RoFormer", 2021; frequency scaling: Hugging Face's "llama3" rope_type.
+// with YaRN both times config.rope_attention_factor. Norm and rotation together round once.
+// Source: Su et al., "RoFormer", 2021; f_i: shared/model/rotary_frequencies.h.
 #pragma once
 
 #include <cstdint>

@@ -26,6 +26,7 @@ Memory op_memory(const TemplateBinding& b, const BoundRegions& regions, KernelCl
       b.kind == LayerKind::head ? loss_rows(b.batch, b.layout.chunking) : mlp_rows(b.batch, b.layout.chunking);
   op.gate_up_is_chunk = !regions.in_kept(Activation::gate_up) && !regions.in_recomputed(Activation::gate_up);
   op.adds_keys = b.adds_keys;
+  op.window = b.window;
   const double* const trained = b.get<TemplateOperand::trained_tokens>();
   op.loss_scale = trained == nullptr ? b.loss_scale : 1.0 / *trained;
   op.clock = clock;

@@ -42,7 +42,8 @@ fs::path chosen_checkpoint(const fs::path& given) {
 }
 
 void require_model_of(const Checkpoint& checkpoint, const ModelConfig& config) {
-  for (const DescribedValue& value : describe_model(config)) {
+  const std::int64_t length = std::stoll(checkpoint.description().find("sequence_length")->value);
+  for (const DescribedValue& value : describe_model(config, length)) {
     const std::string& trained = checkpoint.description().find(value.key)->value;
     if (trained != value.value)
       throw InputError(fmt::format(

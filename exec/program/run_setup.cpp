@@ -96,6 +96,18 @@ std::string_view words(BatchKind rows) {
 }
 
 /// The file decides which rows it can make; nothing of it is ignored because somebody asked for others.
+/// A chunk does not know how long its sequence is.
+void require_uncut_dynamic(const Schedule& schedule, const std::string& place) {
+  const BatchShape& rows = schedule.micro_batch;
+  if (schedule.model.rope_scaling != RopeScaling::dynamic || !rows.is_cut() ||
+      rows.sequence_length <= schedule.model.max_positions)
+    return;
+  throw InputError(fmt::format(
+      "{}: [workload] chunk_tokens: {} has rope_type \"dynamic\", whose rotary frequencies go by the length of "
+      "the whole sequence, and chunks of {} tokens do not have it; expected chunk_tokens = 0",
+      place, schedule.model.name, rows.chunk_tokens));
+}
+
 void require_packing(Packing packing, const TokenSource& tokens, const fs::path& scenario) {
   if (packing == Packing::automatic || (packing == Packing::packed) == (tokens.rows() == BatchKind::packed)) return;
   throw InputError(fmt::format("{}: [data] packing: is \"{}\", but rows of {} are {}: {}", scenario.string(),
@@ -152,6 +164,7 @@ void plan_and_prove(const RunCommandOptions& options, const MemoryLimits& limits
   const Scenario asked = sim::within_room(setup.scenario, setup.room);
   if (options.schedule.empty()) setup.decision = sim::plan_what_is_open(setup.scenario, setup.room);
   setup.schedule = sim::proved_schedule(setup.scenario, options.schedule);
+  require_uncut_dynamic(setup.schedule, options.scenario.scenario.string());
   try {
     require_tiers(setup.schedule, setup.scenario, options.schedule);
     require_drive_path(setup.schedule, setup.scenario, options.schedule);
@@ -167,7 +180,8 @@ void plan_and_prove(const RunCommandOptions& options, const MemoryLimits& limits
 RunSetup prepare_run(const RunCommandOptions& options, Scenario given, StatusLine& status) {
   RunSetup setup;
   setup.scenario = std::move(given);
-  require_computed(setup.scenario.model.config, setup.scenario.sequence_length, options.scenario.scenario.string());
+  require_computed(setup.scenario.model.config, setup.scenario.sequence_length, setup.scenario.rows,
+                   options.scenario.scenario.string());
   say_notes(setup.scenario, "penstock-exec");
   RunOptions& run = setup.scenario.run;
   if (options.steps > 0) run.steps = options.steps;

@@ -113,6 +113,7 @@ class OpBinder {
     b.pass = work.pass;
     b.batch = schedule_.shape_of(op_.micro_batch);
     b.layout = schedule_.layout(work.keep);
+    b.window = own.window;
     b.loss_scale = 1.0 / static_cast<double>(schedule_.tokens_per_step());
     b.gradient_type = numerics().sum_on_host ? numerics().gradient_link : numerics().gradient_sum;
     if (operand_uses(work.kind, work.pass).empty()) fail("its template has no such pass");

@@ -52,6 +52,7 @@ struct TemplateBinding {
   BatchShape batch;
   LayoutOptions layout;  // which regions hold what, see shared/model/activations.h
   ElementType gradient_type = ElementType::fp32;
+  std::int64_t window = 0;   // of attention, as Layer::window
   bool accumulates = false;  // `gradient` is added to, else overwritten
   bool adds_keys = false;    // `kv_gradient` is added to, else overwritten
   double loss_scale = 1.0;   // factor of every gradient in windows: 1 / tokens of the whole step. Of packed rows it is

@@ -39,8 +39,14 @@ void add(Hash& hash, const ModelConfig& c) {
        {c.rms_epsilon, c.rope_theta, c.rope_factor, c.rope_low_freq_factor, c.rope_high_freq_factor})
     hash.real(value);
   // Where there are none the hash is as it was before they had a name.
-  if (c.sliding_window > 0) hash.numbers(c.sliding_window, c.first_window_layer);
-  if (c.rope_scaling != RopeScaling::none) hash.numbers(c.rope_scaling, c.rope_scaling_from);
+  if (c.sliding_window > 0) {
+    hash.numbers(c.sliding_window, c.window_layers.size());
+    for (const int layer : c.window_layers) hash.numbers(layer);
+  }
+  if (c.rope_scaling != RopeScaling::none) {
+    hash.numbers(c.rope_scaling, c.rope_truncate);
+    hash.real(c.rope_attention_factor);
+  }
   if (c.qk_norm_whole) hash.numbers(c.qk_norm_whole);
   if (const Experts& e = c.experts; e.count > 0) {
     hash.numbers(e.count, e.per_token, e.intermediate, e.normalised, e.every, e.dense_layers.size());

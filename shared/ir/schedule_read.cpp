@@ -179,12 +179,13 @@ class Reader {
       *number = object.number(key, -kLargest, kLargest);
     if (object.has("sliding_window")) {
       c.sliding_window = object.integer("sliding_window", 1, kMost);
-      c.first_window_layer = object.integer("first_window_layer", 0, kMost);
+      c.window_layers = layers(object, "window_layers");
     }
     if (object.has("rope_scaling")) {
       c.rope_scaling = word<RopeScaling>(object, "rope_scaling", rope_scaling_names());
       if (c.rope_scaling == RopeScaling::none) object.fail("rope_scaling", "\"none\" is said by leaving the key away");
-      c.rope_scaling_from = object.integer("rope_scaling_from", 0, kMost);
+      c.rope_attention_factor = object.number("rope_attention_factor", 0, kLargest);
+      c.rope_truncate = object.boolean("rope_truncate");
     }
     c.tied_embeddings = object.boolean("tied_embeddings");
     c.qkv_bias = object.boolean("qkv_bias");

@@ -97,10 +97,10 @@ class Writer {
         "\"rope_original_positions\": {}",
         c.rope_factor, c.rope_low_freq_factor, c.rope_high_freq_factor, c.rope_original_positions);
     if (c.sliding_window > 0)
-      put(",\n  \"sliding_window\": {}, \"first_window_layer\": {}", c.sliding_window, c.first_window_layer);
+      put(",\n  \"sliding_window\": {}, \"window_layers\": [{}]", c.sliding_window, fmt::join(c.window_layers, ", "));
     if (c.rope_scaling != RopeScaling::none)
-      put(",\n  \"rope_scaling\": \"{}\", \"rope_scaling_from\": {}", word(rope_scaling_names(), c.rope_scaling),
-          c.rope_scaling_from);
+      put(",\n  \"rope_scaling\": \"{}\", \"rope_attention_factor\": {}, \"rope_truncate\": {}",
+          word(rope_scaling_names(), c.rope_scaling), c.rope_attention_factor, c.rope_truncate);
     if (c.qk_norm_whole) put(",\n  \"qk_norm_whole\": true");
     if (const Experts& e = c.experts; e.count > 0) {
       put(",\n  \"experts\": {{\"count\": {}, \"per_token\": {}, \"intermediate\": {}, \"normalised\": {}, \"balance\": {}, ",

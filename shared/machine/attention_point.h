@@ -12,6 +12,7 @@ inline AttentionSpec spec_of(const AttentionPoint& point) {
                      point.head_dim,  rows,         point.squared_lengths};
   spec.is_chunk = point.past >= 0;
   spec.past = spec.is_chunk ? point.past : 0;
+  spec.window = point.window;
   return spec;
 }
 

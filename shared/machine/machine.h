@@ -85,6 +85,7 @@ struct AttentionPoint {
   double forward_sustained_seconds = 0, backward_sustained_seconds = 0;  // without a pause; 0: as in a burst
   double squared_lengths = 0;  // of the documents of packed rows, see BatchShape; 0: of whole sequences
   std::int64_t past = -1;      // of a chunk of `length` queries: keys before its own; -1: of a sequence that is not cut
+  std::int64_t window = 0;     // 0: none
 };
 
 /// FLOP/s of causal attention (FLOPs of half the square) of long sequences, by head dimension.

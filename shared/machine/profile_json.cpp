@@ -227,6 +227,7 @@ AttentionPoint read_attention(JsonObject& point) {
     const double length = static_cast<double>(attention.length + std::max<std::int64_t>(0, attention.past));
     attention.squared_lengths = point.number("squared_lengths", 1, length * length);
   }
+  if (point.has("window")) attention.window = point.integer("window", 1, kMaxExtent);
   return attention;
 }
 
@@ -422,6 +423,7 @@ json gpu_json(const Gpu& gpu) {
                                           if (point.squared_lengths > 0)  // of packed rows
                                             entry["squared_lengths"] = point.squared_lengths;
                                           if (point.past >= 0) entry["past"] = point.past;  // of a chunk
+                                          if (point.window > 0) entry["window"] = point.window;
                                           return entry;
                                         })},
                  {"elementwise", list_of(gpu.elementwise,

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -34,23 +33,12 @@ void refuse_if_true(JsonObject& object, const char* key, const char* why) {
 
 /// Keys that decide shapes or mathematics and may be absent. Other keys are ignored, so that a slip in one of these
 /// would silently be its default.
-constexpr std::string_view kOptional[] = {"num_key_value_heads",
-                                          "head_dim",
-                                          "max_position_embeddings",
-                                          "tie_word_embeddings",
-                                          "rms_norm_eps",
-                                          "rope_theta",
-                                          "rope_scaling",
-                                          "rope_parameters",
-                                          "hidden_act",
-                                          "attention_bias",
-                                          "mlp_bias",
-                                          "attention_dropout",
-                                          "sliding_window",
-                                          "use_sliding_window",
-                                          "max_window_layers",
-                                          "layer_types",
-                                          "partial_rotary_factor",
+constexpr std::string_view kOptional[] = {"num_key_value_heads", "head_dim",        "max_position_embeddings",
+                                          "tie_word_embeddings", "rms_norm_eps",    "rope_theta",
+                                          "rope_scaling",        "rope_parameters", "original_max_position_embeddings",
+                                          "hidden_act",          "attention_bias",  "mlp_bias",
+                                          "attention_dropout",   "sliding_window",  "use_sliding_window",
+                                          "max_window_layers",   "layer_types",     "partial_rotary_factor",
                                           "quantization_config"};
 
 void refuse_mistyped(const JsonObject& object, const json& document, bool experts) {
@@ -143,49 +131,63 @@ void refuse_unsupported(JsonObject& object, const ModelConfig& config) {
                     fmt::format("expected a ...ForCausalLM (a language model head), found {}", shown(name)));
 }
 
-/// The first layer that "layer_types" gives a window; none if it gives none.
-std::optional<std::int64_t> first_listed(JsonObject& object, const ModelConfig& config) {
+/// The layers to which "layer_types" gives a window.
+std::vector<int> listed_windows(JsonObject& object, const ModelConfig& config) {
   const json& types = object.array("layer_types");
   if (static_cast<std::int64_t>(types.size()) != config.decoder_layers)
     object.fail("layer_types",
                 fmt::format("{} entries, but num_hidden_layers = {}", types.size(), config.decoder_layers));
-  std::optional<std::int64_t> first;
+  std::vector<int> layers;
   for (std::size_t i = 0; i < types.size(); ++i) {
     if (types[i] != "full_attention" && types[i] != "sliding_attention")
       object.fail("layer_types",
                   fmt::format("expected \"full_attention\" or \"sliding_attention\", found {}", shown(types[i])));
-    if (!first && types[i] == "sliding_attention") first = static_cast<std::int64_t>(i);
+    if (types[i] == "sliding_attention") layers.push_back(static_cast<int>(i));
   }
-  return first;
+  return layers;
 }
 
-/// The first layer with a window; none if no layer has one. Mistral's layers are all alike, whatever a list says.
-std::optional<std::int64_t> first_windowed(JsonObject& object, const ModelConfig& config) {
-  const FamilyDefaults& defaults = family_defaults(config.family);
+std::vector<int> layers_from(std::int64_t first, const ModelConfig& config) {
+  std::vector<int> layers;
+  for (std::int64_t i = first; i < config.decoder_layers; ++i) layers.push_back(static_cast<int>(i));
+  return layers;
+}
+
+/// The layers with a window, if there is one. Mistral's are all alike: transformers reads no list there.
+std::vector<int> windowed_layers(JsonObject& object, const ModelConfig& config) {
   const bool asked_for = given(object, "use_sliding_window") && object.boolean("use_sliding_window");
   const bool listed = given(object, "layer_types");
-  const std::optional<std::int64_t> by_list = listed ? first_listed(object, config) : std::nullopt;
-  if (config.family == ModelFamily::mistral) return 0;
+  const std::vector<int> by_list = listed ? listed_windows(object, config) : std::vector<int>();
+  if (config.family == ModelFamily::mistral) return layers_from(0, config);
   // Nor do Mixtral's and OLMoE's layers differ, which have one where the key is given; nor Qwen3-MoE's.
   if (expert_defaults(config.family) != nullptr) {
     const bool has_one = config.family == ModelFamily::qwen3_moe ? asked_for : given(object, "sliding_window");
-    return has_one ? std::optional<std::int64_t>(0) : std::nullopt;
+    return has_one ? layers_from(0, config) : std::vector<int>();
   }
   if (listed) return by_list;
-  if (!asked_for) return std::nullopt;
-  return given(object, "max_window_layers") ? object.integer("max_window_layers", 0, largest_size("num_hidden_layers"))
-                                            : defaults.max_window_layers;
+  if (config.family == ModelFamily::ministral) return layers_from(0, config);
+  if (!asked_for) return {};
+  return layers_from(given(object, "max_window_layers")
+                         ? object.integer("max_window_layers", 0, largest_size("num_hidden_layers"))
+                         : family_defaults(config.family).max_window_layers,
+                     config);
 }
 
 void read_window(JsonObject& object, ModelConfig& config) {
-  const std::optional<std::int64_t> first = first_windowed(object, config);
-  if (!first) return;
+  const std::vector<int> layers = windowed_layers(object, config);
+  if (layers.empty()) return;
   const bool absent = !object.has("sliding_window");
   if (given(object, "sliding_window")) config.sliding_window = size(object, "sliding_window");
   if (absent) config.sliding_window = family_defaults(config.family).sliding_window;
   if (absent && config.sliding_window == 0)
     object.fail("sliding_window", "is missing, but there are layers that have one; give its tokens, or null");
-  if (config.sliding_window > 0) config.first_window_layer = *first;
+  if (config.sliding_window == 0) return;
+  if (config.family == ModelFamily::llama)
+    object.fail(
+        "layer_types",
+        "give layers a sliding window, which transformers' llama does not have, so that it is not known what is "
+        "meant; expected \"full_attention\" alone, or another model_type");
+  config.window_layers = layers;
 }
 
 void read_kv_heads(JsonObject& object, ModelConfig& config) {

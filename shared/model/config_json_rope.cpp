@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <optional>
 #include <string_view>
 
 #include "shared/model/model_families.h"
+#include "shared/model/rotary_frequencies.h"
 #include "shared/nearest_name.h"
 
 namespace penstock {
@@ -18,11 +18,18 @@ bool given(JsonObject& object, const char* key) { return object.has(key) && !obj
 
 std::int64_t positions(JsonObject& object, const char* key) { return object.integer(key, 1, largest_size(key)); }
 
-void read_llama3(JsonObject& rope, ModelConfig& config) {
+/// One beside the scaling counts before one in it, as in transformers.
+std::int64_t original_positions(JsonObject& object, JsonObject& rope, const ModelConfig& config) {
+  constexpr const char* kKey = "original_max_position_embeddings";
+  if (given(object, kKey)) return positions(object, kKey);
+  return given(rope, kKey) ? positions(rope, kKey) : config.max_positions;
+}
+
+void read_llama3(JsonObject& object, JsonObject& rope, ModelConfig& config) {
   config.rope_factor = rope.number("factor", 1, kMaxFactor);
   config.rope_low_freq_factor = rope.number("low_freq_factor", 1e-6, kMaxFactor);
   config.rope_high_freq_factor = rope.number("high_freq_factor", 1e-6, kMaxFactor);
-  config.rope_original_positions = positions(rope, "original_max_position_embeddings");
+  config.rope_original_positions = original_positions(object, rope, config);
 }
 
 /// "default" if the object gives no type and nothing that scales.
@@ -49,37 +56,50 @@ RopeScaling scaling_of(JsonObject& rope, const std::string& type) {
                         meant_choice(type, known)));
 }
 
-/// A scaling that is not computed here, unless nothing is scaled by it.
-void read_scaling(JsonObject& rope, RopeScaling scaling, ModelConfig& config) {
-  const auto factor = [&] { return rope.number("factor", 1e-6, kMaxFactor); };
-  switch (scaling) {
-    case RopeScaling::linear:
-      if (factor() == 1) return;
-      break;
-    case RopeScaling::yarn:
-      // Its attention factor is 1 as well, unless it is given.
-      if (given(rope, "factor") && factor() == 1 &&
-          (!given(rope, "attention_factor") || rope.number("attention_factor", 0, kMaxFactor) == 1))
-        return;
-      break;
-    case RopeScaling::dynamic:
-      factor();
-      config.rope_scaling_from = config.max_positions;
-      if (given(rope, "original_max_position_embeddings"))
-        config.rope_scaling_from = std::min(config.max_positions, positions(rope, "original_max_position_embeddings"));
-      break;
-    default: break;
-  }
-  config.rope_scaling = scaling;
+double factor(JsonObject& rope) { return rope.number("factor", 1e-6, kMaxFactor); }
+
+void read_yarn(JsonObject& object, JsonObject& rope, ModelConfig& config) {
+  // null, or 0 for both betas: what follows.
+  const auto or_else = [&](const char* key, double otherwise) {
+    const double value = given(rope, key) ? rope.number(key, 0, kMaxFactor) : 0;
+    return value > 0 ? value : otherwise;
+  };
+  config.rope_original_positions = original_positions(object, rope, config);
+  config.rope_factor =
+      rope.has("factor") && rope.value("factor").is_null()
+          ? static_cast<double>(config.max_positions) / static_cast<double>(config.rope_original_positions)
+          : factor(rope);
+  config.rope_low_freq_factor = or_else("beta_slow", 1);
+  config.rope_high_freq_factor = or_else("beta_fast", 32);
+  if (given(rope, "truncate")) config.rope_truncate = rope.boolean("truncate");
+  config.rope_attention_factor =
+      given(rope, "attention_factor")
+          ? rope.number("attention_factor", 0, kMaxFactor)
+          : yarn_attention_factor(config.rope_factor, or_else("mscale", 0), or_else("mscale_all_dim", 0));
 }
 
-void read_object(JsonObject rope, ModelConfig& config) {
+/// Scalings by a factor of 1 are none, but for dynamic, which goes by the length.
+void read_scaling(JsonObject& object, JsonObject& rope, RopeScaling scaling, ModelConfig& config) {
+  ModelConfig scaled = config;
+  scaled.rope_scaling = scaling;
+  bool scales = true;
+  if (scaling == RopeScaling::linear || scaling == RopeScaling::dynamic) {
+    scaled.rope_factor = factor(rope);
+    scales = scaling == RopeScaling::dynamic || scaled.rope_factor != 1;
+  } else if (scaling == RopeScaling::yarn) {
+    read_yarn(object, rope, scaled);
+    scales = scaled.rope_factor != 1 || scaled.rope_attention_factor != 1;
+  }
+  if (scales) config = scaled;
+}
+
+void read_object(JsonObject& object, JsonObject rope, ModelConfig& config) {
   if (given(rope, "partial_rotary_factor") && rope.number("partial_rotary_factor", 0, 1) < 1)
     rope.fail("partial_rotary_factor", fmt::format("expected 1, found {}", shown(rope.value("partial_rotary_factor"))));
   const std::string type = read_type(rope);
   if (type == "default") return;
-  if (type == "llama3") return read_llama3(rope, config);
-  read_scaling(rope, scaling_of(rope, type), config);
+  if (type == "llama3") return read_llama3(object, rope, config);
+  read_scaling(object, rope, scaling_of(rope, type), config);
 }
 
 }  // namespace
@@ -99,9 +119,9 @@ void read_rope(JsonObject& object, ModelConfig& config) {
         object.fail("rope_theta", fmt::format("{} here, but rope_parameters.rope_theta is {}", *theta, inner));
       theta = inner;
     }
-    read_object(parameters, config);
+    read_object(object, parameters, config);
   } else if (scaling) {
-    read_object(object.object("rope_scaling"), config);
+    read_object(object, object.object("rope_scaling"), config);
   }
   config.rope_theta = theta.value_or(family_defaults(config.family).rope_theta);
 }

@@ -6,9 +6,8 @@
 
 namespace penstock {
 
-/// Fills in rope_theta, llama3's scaling, and which other scaling there is and for which sequences it matters. Throws
-/// InputError: a type that nobody knows, a figure out of range, two that contradict each other. REQUIRES:
-/// config.max_positions.
+/// Fills in rope_theta and the scaling with what transformers takes where a key is absent. Throws InputError: a type that
+/// nobody knows, a figure out of range, two that contradict each other. REQUIRES: config.max_positions.
 void read_rope(JsonObject& object, ModelConfig& config);
 
 }  // namespace penstock

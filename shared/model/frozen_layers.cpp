@@ -109,6 +109,15 @@ ModelConfig with_decoder_layers(ModelConfig config, std::int64_t layers) {
   if (static_cast<int>(frozen.size()) == head + 1) frozen.pop_back();  // the head, that something trains
   if (config.tied_embeddings && !frozen.empty() && frozen.front() == 0 && frozen.back() != head)
     frozen.erase(frozen.begin());
+  if (config.sliding_window > 0) {
+    std::vector<int> windows;
+    for (std::int64_t i = 0; i < layers; ++i)
+      if (std::binary_search(config.window_layers.begin(), config.window_layers.end(),
+                             static_cast<int>(i % config.decoder_layers)))
+        windows.push_back(static_cast<int>(i));
+    config.window_layers = std::move(windows);
+    if (config.window_layers.empty()) config.sliding_window = 0;
+  }
   config.decoder_layers = layers;
   std::erase_if(config.experts.dense_layers, [layers](int layer) { return layer >= layers; });
   config.frozen_layers = std::move(frozen);

@@ -18,7 +18,7 @@ std::vector<int> frozen_layers(const std::vector<std::string>& names, const Mode
 void check_frozen_layers(const ModelConfig& config);
 
 /// The same model with another number of decoder layers, for questions of size: what is frozen of those that are left
-/// stays so, as far as something is left to train.
+/// stays so, as far as something is left to train; windows go on from the first layer again.
 ModelConfig with_decoder_layers(ModelConfig config, std::int64_t layers);
 
 /// "embed_tokens, layers.0-15"; empty if nothing is frozen.

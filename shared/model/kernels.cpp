@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 namespace penstock {
 namespace {
@@ -97,10 +98,10 @@ std::vector<Chunks> cut(std::int64_t tokens, std::int64_t chunk, bool first_apar
   return runs;
 }
 
-Kernel attention_kernel(const TemplateKernel& line, const ModelConfig& config, BatchShape batch) {
+Kernel attention_kernel(const TemplateKernel& line, const ModelConfig& config, BatchShape batch, std::int64_t window) {
   const bool backward = line.kind == KernelKind::attention_backward;
   Kernel kernel;
-  kernel.attention = attention_spec(config, batch);
+  kernel.attention = attention_spec(config, batch, window);
   const AttentionSpec& spec = kernel.attention;
   kernel.flops = spec.forward_flops() * (backward ? kAttentionBackwardFlops : 1.0);
   const std::int64_t qkv = spec.tokens() * spec.columns() * kBf16;
@@ -136,13 +137,13 @@ Kernel matmul_kernel(const TemplateKernel& line, const KernelShape& shape, doubl
 }
 
 Kernel kernel_of(const TemplateKernel& line, const Model& model, BatchShape batch, const Chunks& chunks,
-                 std::int64_t gradient_bytes, bool accumulates) {
+                 std::int64_t gradient_bytes, bool accumulates, std::int64_t window) {
   const KernelShape shape{model, chunks.rows, gradient_bytes};
   Kernel kernel;
   switch (line.kind) {
     case KernelKind::matmul: kernel = matmul_kernel(line, shape, batch.expert_skew, accumulates); break;
     case KernelKind::attention_forward:
-    case KernelKind::attention_backward: kernel = attention_kernel(line, model.config, batch); break;
+    case KernelKind::attention_backward: kernel = attention_kernel(line, model.config, batch, window); break;
     case KernelKind::elementwise: kernel.bytes = line.bytes(shape); break;
   }
   kernel.kind = line.kind;
@@ -161,7 +162,7 @@ std::optional<KernelId> find_kernel(std::string_view name) {
 
 std::vector<Kernel> template_kernels(const Model& model, LayerKind kind, Pass pass, BatchShape batch,
                                      const LayoutOptions& options, bool writes_output, bool accumulates,
-                                     std::int64_t gradient_bytes) {
+                                     std::int64_t gradient_bytes, std::int64_t window) {
   const PassOptions pass_options{kind, pass, batch, options, writes_output, accumulates};
   std::vector<TemplateKernel> lines;
   for (const TemplateKernel& line : kTemplateKernels)
@@ -174,7 +175,7 @@ std::vector<Kernel> template_kernels(const Model& model, LayerKind kind, Pass pa
       kind == LayerKind::head ? loss_rows(batch, options.chunking) : mlp_rows(batch, options.chunking);
   for (auto line = lines.begin(); line != lines.end();) {
     if (!is_chunked(line->part)) {
-      kernels.push_back(kernel_of(*line, model, batch, {batch.tokens(), 1}, gradient_bytes, accumulates));
+      kernels.push_back(kernel_of(*line, model, batch, {batch.tokens(), 1}, gradient_bytes, accumulates, window));
       ++line;
       continue;
     }
@@ -182,7 +183,7 @@ std::vector<Kernel> template_kernels(const Model& model, LayerKind kind, Pass pa
     const auto end = std::find_if(line, lines.end(), [](const TemplateKernel& l) { return !is_chunked(l.part); });
     for (const Chunks& chunks : cut(batch.tokens(), chunk, overwrites))
       for (auto at = line; at != end; ++at)
-        kernels.push_back(kernel_of(*at, model, batch, chunks, gradient_bytes, !chunks.is_first));
+        kernels.push_back(kernel_of(*at, model, batch, chunks, gradient_bytes, !chunks.is_first, window));
     line = end;
   }
   return kernels;
@@ -229,7 +230,8 @@ double model_flops(const Model& model, BatchShape whole_step) {
   };
   const std::int64_t projection = config.vocabulary * config.hidden;
   // Products with a matrix: forward, its gradient, and that of its input.
-  std::int64_t products = 0, attentions = 0;
+  std::int64_t products = 0;
+  std::map<std::int64_t, std::int64_t> attentions;  // by window
   for (const Layer& layer : model.layers) {
     if (layer.kind == LayerKind::embedding) continue;
     const std::int64_t own = layer.trains ? 2 : 1;
@@ -241,10 +243,12 @@ double model_flops(const Model& model, BatchShape whole_step) {
     const std::int64_t behind_qkv = behind_qkv_of(layer.kind);
     products += own * (qkv + behind_qkv) + (has_backward ? behind_qkv : 0);
     if (layer.index > model.lowest_trained) products += qkv;
-    attentions += has_backward ? 3 : 1;
+    attentions[layer.window] += has_backward ? 3 : 1;
   }
-  return 2.0 * static_cast<double>(products) * static_cast<double>(whole_step.tokens()) +
-         static_cast<double>(attentions) * attention_spec(config, whole_step).forward_flops();
+  double flops = 2.0 * static_cast<double>(products) * static_cast<double>(whole_step.tokens());
+  for (const auto& [window, count] : attentions)
+    flops += static_cast<double>(count) * attention_spec(config, whole_step, window).forward_flops();
+  return flops;
 }
 
 }  // namespace penstock

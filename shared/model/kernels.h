@@ -491,10 +491,10 @@ struct Kernel {
 
 /// The kernels of one template op. `writes_output`: for Pass::recompute, whether the op also makes the next
 /// layer's input (block recompute); ignored for other passes. `accumulates`: for backward and loss, whether the
-/// gradients add to what is there. `gradient_bytes`: of one element of the gradients of weights.
+/// gradients add to what is there. `gradient_bytes`: of one element of the gradients of weights. `window`: the layer's.
 std::vector<Kernel> template_kernels(const Model& model, LayerKind kind, Pass pass, BatchShape batch,
                                      const LayoutOptions& options, bool writes_output = false, bool accumulates = true,
-                                     std::int64_t gradient_bytes = 4);
+                                     std::int64_t gradient_bytes = 4, std::int64_t window = 0);
 
 /// Rows of each of `groups` experts, most first, that share `rows`: each next one has the same fraction of the one before
 /// it, so that the first has `skew` times the mean. As many rows as possible are left to whole numbers; they add up.

@@ -154,7 +154,8 @@ constexpr SizeLimit kSizeLimits[] = {{"hidden_size", 1 << 18},
 }  // namespace
 
 std::span<const std::string_view> model_family_names() {
-  static constexpr std::string_view kNames[] = {"llama", "qwen2", "qwen3", "mistral", "mixtral", "qwen3_moe", "olmoe"};
+  static constexpr std::string_view kNames[] = {"llama",   "qwen2",     "qwen3", "mistral",
+                                                "mixtral", "qwen3_moe", "olmoe", "ministral"};
   return kNames;
 }
 
@@ -216,6 +217,8 @@ Model make_model(const ModelConfig& config) {
   for (int index = 1; index <= config.decoder_layers; ++index)
     model.layers.push_back(make_decoder(config, index, model));
   model.layers.push_back(make_head(config, static_cast<int>(config.decoder_layers) + 1, model.head));
+  for (const int layer : config.window_layers)
+    model.layers[static_cast<std::size_t>(layer) + 1].window = config.sliding_window;
   for (const int layer : config.frozen_layers) model.layers[static_cast<std::size_t>(layer)].trains = false;
   while (model.lowest_trained < model.head_index() &&
          !model.layers[static_cast<std::size_t>(model.lowest_trained)].trains)
@@ -280,12 +283,23 @@ void check_model_config(const ModelConfig& config, const std::string& place) {
   if (config.sliding_window < 0 || config.sliding_window > kMostPositions)
     fail("sliding_window",
          fmt::format("expected a whole number from 1 to {}, found {}", kMostPositions, config.sliding_window));
+  if ((config.sliding_window > 0) == config.window_layers.empty())
+    fail("sliding_window",
+         fmt::format("{} tokens, but {} layers have a window", config.sliding_window, config.window_layers.size()));
+  for (int before = -1; const int layer : config.window_layers) {
+    if (layer <= before || layer >= config.decoder_layers)
+      fail("layers with a window",
+           fmt::format("expected ascending ones below {}, found {} behind {}", config.decoder_layers, layer, before));
+    before = layer;
+  }
   for (const auto& [key, value] : sizes)
     if (value < 1 || value > largest_size(key))
       fail(key, fmt::format("expected a whole number from 1 to {}, found {}", largest_size(key), value));
   if (config.heads % config.kv_heads != 0)
     fail("num_key_value_heads",
          fmt::format("{} does not divide num_attention_heads = {}", config.kv_heads, config.heads));
+  if (config.rope_scaling == RopeScaling::dynamic && config.head_dim == 2)
+    fail("head_dim", "expected at least 4 with rope_type \"dynamic\", found 2");
   if (config.head_dim % 2 != 0)
     fail("head_dim",
          fmt::format("expected an even number (the rotary embedding turns pairs), found {}", config.head_dim));
@@ -296,12 +310,13 @@ void check_model_config(const ModelConfig& config, const std::string& place) {
       fail(key, fmt::format("expected a number from {} to {}, found {}", low, high, value));
   };
   check_range("rms_norm_eps", config.rms_epsilon, 1e-12, 1e-1);
-  check_range("rope_theta", config.rope_theta, 1.0, 1e12);
-  check_range("rope factor", config.rope_factor, 1.0, 1e4);
+  check_range("rope_theta", config.rope_theta, config.rope_scaling == RopeScaling::yarn ? 1.001 : 1.0, 1e12);
+  check_range("rope factor", config.rope_factor, config.rope_scaling == RopeScaling::none ? 1.0 : 1e-6, 1e6);
+  check_range("rope attention_factor", config.rope_attention_factor, 0.0, 1e6);
   check_range("rope low_freq_factor", config.rope_low_freq_factor, 1e-3, 1e3);
   check_range("rope high_freq_factor", config.rope_high_freq_factor, 1e-3, 1e3);
-  // The frequencies between the two are interpolated by (x - low) / (high - low).
-  if (config.rope_high_freq_factor <= config.rope_low_freq_factor)
+  // llama3 interpolates the frequencies between the two by (x - low) / (high - low).
+  if (config.rope_scaling == RopeScaling::none && config.rope_high_freq_factor <= config.rope_low_freq_factor)
     fail("rope high_freq_factor", fmt::format("expected more than low_freq_factor = {}, found {}",
                                               config.rope_low_freq_factor, config.rope_high_freq_factor));
 }

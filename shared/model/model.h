@@ -19,11 +19,12 @@
 
 namespace penstock {
 
-enum class ModelFamily { llama, qwen2, qwen3, mistral, mixtral, qwen3_moe, olmoe };
+enum class ModelFamily { llama, qwen2, qwen3, mistral, mixtral, qwen3_moe, olmoe, ministral };
 /// As config.json's model_type has them, in the order of the enum.
 std::span<const std::string_view> model_family_names();
 
-/// Frequency scalings of config.json that the decoder does not compute (llama3's it does).
+/// Frequency scalings of config.json (rotary_frequencies.h). `none`: llama3's, or none at all, as rope_factor says.
+/// `longrope` and `proportional` are not computed (sequence_limits.h).
 enum class RopeScaling { none, linear, dynamic, yarn, longrope, proportional };
 /// As config.json has them, in the order of the enum.
 std::span<const std::string_view> rope_scaling_names();
@@ -60,16 +61,18 @@ struct ModelConfig {
   bool qk_norm_whole = false;  // OLMoE: that of all heads of q, and of k, together
   double rms_epsilon = 1e-6;
   double rope_theta = 10000.0;
-  // Llama-3.1 frequency scaling ("rope_type": "llama3"); factor 1 means none.
-  double rope_factor = 1.0;
+  // Scaled rotary frequencies. YaRN's beta_slow and beta_fast are low_freq_factor and high_freq_factor.
+  RopeScaling rope_scaling = RopeScaling::none;
+  double rope_factor = 1.0;  // 1 scales nothing
   double rope_low_freq_factor = 1.0;
   double rope_high_freq_factor = 4.0;
   std::int64_t rope_original_positions = 8192;
-  // What the decoder does not compute; shared/model/sequence_limits.h says for which sequences that matters.
-  std::int64_t sliding_window = 0;      // tokens that one attends to, itself among them; 0: all before it
-  std::int64_t first_window_layer = 0;  // of the decoder layers, counted from 0: those before it have no window
-  RopeScaling rope_scaling = RopeScaling::none;
-  std::int64_t rope_scaling_from = 0;  // sequences of more tokens are scaled
+  double rope_attention_factor = 1.0;  // of YaRN: of cosines and sines
+  bool rope_truncate = true;           // of YaRN: its range of pairs is rounded outwards
+  // Layers whose tokens attend to the last `sliding_window` ones only, themselves among them: decoder layers, counted
+  // from 0, ascending. 0 if there are none.
+  std::int64_t sliding_window = 0;
+  std::vector<int> window_layers;
   Experts experts;
   // Not of config.json: the layers whose weights stay as they are, ascending (frozen_layers.h).
   std::vector<int> frozen_layers;
@@ -108,7 +111,8 @@ struct Layer {
   // Length of the flat order of gradients. Equal to state_elements but for the head of a tied model, whose
   // gradient has the output projection behind its own tensors (the state of that matrix is layer 0's).
   std::int64_t gradient_elements = 0;
-  bool trains = true;  // false: frozen; weights alone, no gradient and no other state
+  bool trains = true;       // false: frozen; weights alone, no gradient and no other state
+  std::int64_t window = 0;  // tokens to which one attends, itself among them; 0: all before it
 };
 
 /// A decoder layer's tensor groups by offset in the flat order (elements); -1 where the kind has none.

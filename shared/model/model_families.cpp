@@ -86,7 +86,6 @@ constexpr OtherType kOthers[] = {
     {"bitnet", "quantised weights and norms within attention and MLP are not supported", "llama"},
     {"hunyuan_v1_dense", "QK norms behind the rotary embedding are not supported", "qwen3"},
     {"seed_oss", "dropout is not supported", "qwen2"},
-    {"ministral", "layers with and without a sliding window are not supported", "mistral"},
     {"ministral3", "scaled rotary frequencies and queries are not supported", "mistral"},
     {"internlm", "a bias on the output projection is not supported", "qwen2"},
     {"internlm2", "q, k and v are one tensor in its weights; a copy converted to llama can be read", "llama"},
@@ -154,7 +153,8 @@ const FamilyDefaults& family_defaults(ModelFamily family) {
     case ModelFamily::llama: return kLlama;
     case ModelFamily::qwen2: return kQwen2;
     case ModelFamily::qwen3: return kQwen3;
-    case ModelFamily::mistral: return kMistral;
+    case ModelFamily::mistral:
+    case ModelFamily::ministral: return kMistral;
     case ModelFamily::mixtral: return kMixtral;
     case ModelFamily::qwen3_moe: return kQwen3Moe;
     case ModelFamily::olmoe: return kOlmoe;

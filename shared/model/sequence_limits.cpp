@@ -2,44 +2,35 @@
 
 #include <fmt/format.h>
 
-#include <limits>
-
 #include "shared/error.h"
 
 namespace penstock {
 
-std::int64_t longest_whole_attention(const ModelConfig& config) {
-  const bool windowed = config.sliding_window > 0 && config.first_window_layer < config.decoder_layers;
-  return windowed ? config.sliding_window : std::numeric_limits<std::int64_t>::max();
-}
-
-std::string window_reached(const ModelConfig& config, std::int64_t sequence_length) {
-  const std::int64_t longest = longest_whole_attention(config);
-  if (sequence_length <= longest) return "";
-  return fmt::format(
-      "{} tokens are more than the sliding window of {} within which {} attends, and attention is over the whole "
-      "sequence here; expected at most {}{}",
-      sequence_length, longest, config.name, longest,
-      config.family == ModelFamily::mistral
-          ? ", or a config.json with \"sliding_window\": null if the model has no window (without the key Mistral has "
-            "one of 4096)"
-          : "");
-}
-
-std::string rope_not_computed(const ModelConfig& config, std::int64_t sequence_length) {
-  if (config.rope_scaling == RopeScaling::none || sequence_length <= config.rope_scaling_from) return "";
+std::string rope_not_computed(const ModelConfig& config, std::int64_t sequence_length, BatchKind rows) {
   const std::string_view name = rope_scaling_names()[static_cast<std::size_t>(config.rope_scaling)];
-  const bool some = config.rope_scaling_from > 0;
+  switch (config.rope_scaling) {
+    case RopeScaling::none:
+    case RopeScaling::linear:
+    case RopeScaling::yarn: return "";
+    case RopeScaling::dynamic:
+      if (rows == BatchKind::windows || sequence_length <= config.max_positions) return "";
+      return fmt::format(
+          "{} has rope_type \"dynamic\", which scales by the longest document that was ever seen, and rows of {} tokens "
+          "hold documents of more than max_position_embeddings = {}; expected rows of at most so many, or packing = "
+          "\"windows\"",
+          config.name, sequence_length, config.max_positions);
+    case RopeScaling::longrope:
+    case RopeScaling::proportional: break;
+  }
   return fmt::format(
-      "{} has rope_type \"{}\"{}, whose rotary frequencies the executor does not compute; expected \"default\" or "
-      "\"llama3\"{}",
-      config.name, name, some ? fmt::format(" for sequences of more than {} tokens", config.rope_scaling_from) : "",
-      some ? fmt::format(", or sequences of at most {} tokens", config.rope_scaling_from) : "");
+      "{} has rope_type \"{}\", whose rotary frequencies the executor does not compute; expected one of \"default\", "
+      "\"llama3\", \"linear\", \"dynamic\", \"yarn\"",
+      config.name, name);
 }
 
-std::vector<std::string> length_notes(const ModelConfig& config, std::int64_t sequence_length) {
+std::vector<std::string> length_notes(const ModelConfig& config, std::int64_t sequence_length, BatchKind rows) {
   std::vector<std::string> notes;
-  if (const std::string why = rope_not_computed(config, sequence_length); !why.empty())
+  if (const std::string why = rope_not_computed(config, sequence_length, rows); !why.empty())
     notes.push_back(why + "; bytes and times do not depend on it");
   if (sequence_length > config.max_positions)
     notes.push_back(fmt::format(
@@ -48,15 +39,16 @@ std::vector<std::string> length_notes(const ModelConfig& config, std::int64_t se
   return notes;
 }
 
-void require_computed(const ModelConfig& config, std::int64_t sequence_length, const std::string& place) {
+void require_computed(const ModelConfig& config, std::int64_t sequence_length, BatchKind rows,
+                      const std::string& place) {
   if (config.experts.balance > 0)
     throw InputError(
         fmt::format("{}: {} asks for the load-balancing loss of its experts (output_router_logits, with "
                     "router_aux_loss_coef = {}), which the executor does not compute; expected "
                     "\"output_router_logits\": false",
                     place, config.name, config.experts.balance));
-  for (const std::string& why : {window_reached(config, sequence_length), rope_not_computed(config, sequence_length)})
-    if (!why.empty()) throw InputError(place + ": " + why);
+  if (const std::string why = rope_not_computed(config, sequence_length, rows); !why.empty())
+    throw InputError(place + ": " + why);
 }
 
 }  // namespace penstock

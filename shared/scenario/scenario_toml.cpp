@@ -235,9 +235,7 @@ class ScenarioReader {
       scenario_.expert_skew = section.number("expert_skew", 1, static_cast<double>(experts));
     section.finish();
     const ModelConfig& config = scenario_.model.config;
-    if (const std::string why = window_reached(config, scenario_.sequence_length); !why.empty())
-      section.fail("sequence_length", why);
-    scenario_.notes = length_notes(config, scenario_.sequence_length);
+    scenario_.notes = length_notes(config, scenario_.sequence_length, scenario_.rows);
     const double widths =
         static_cast<double>(2 * config.hidden + 2 * scenario_.model.qkv_columns() + 4 * scenario_.model.widest_mlp());
     const double tokens = static_cast<double>(scenario_.sequence_length) * scenario_.sequences;

@@ -45,18 +45,20 @@ class PerTemplate {
   const T& of(const Op& op, const Make& make) {
     const auto& work = std::get<TemplateWork>(op.work);
     const bool output = writes_next_boundary(op) || (recomputes_output_ && work.pass == Pass::recompute);
-    const Key key{work.kind, work.pass, work.keep, output, adds_to_gradient(op), op.micro_batch % chunks_};
+    const std::int64_t window = model_.layers[static_cast<std::size_t>(op.layer)].window;
+    const Key key{work.kind, work.pass, work.keep, output, adds_to_gradient(op), op.micro_batch % chunks_, window};
     if (const auto found = made_.find(key); found != made_.end()) return found->second;
     const Numerics& numerics = schedule_.numerics;
     const ElementType gradient = numerics.sum_on_host ? numerics.gradient_link : numerics.gradient_sum;
     const std::vector<Kernel> kernels =
         template_kernels(model_, work.kind, work.pass, schedule_.shape_of(op.micro_batch), schedule_.layout(work.keep),
-                         std::get<3>(key), std::get<4>(key), element_bytes(gradient));
+                         std::get<3>(key), std::get<4>(key), element_bytes(gradient), window);
     return made_.emplace(key, make(kernels)).first->second;
   }
 
  private:
-  using Key = std::tuple<LayerKind, Pass, Keep, bool, bool, int>;  // the last: which chunk of its sequence
+  using Key =
+      std::tuple<LayerKind, Pass, Keep, bool, bool, int, std::int64_t>;  // the last: chunk of its sequence, window
   const Schedule& schedule_;
   const int chunks_ = schedule_.chunks();
   const Model& model_;

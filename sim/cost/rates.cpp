@@ -140,8 +140,9 @@ KernelSeconds matmul_seconds(const Gpu& gpu, const Kernel& kernel) {
   return nearest_matmul(gpu, kernel);
 }
 
-/// What the kernel for packed rows, and for chunks that the library does not take, reaches of the library's rate, where nobody has timed it: between a third (head
-/// dimension 128) and a half (64) on an H200 (docs/executor.md, "own" beside cuDNN).
+/// What the kernel for packed rows, windows, and chunks that the library does not take, reaches of the library's rate,
+/// where nobody has timed it: between a third (head dimension 128) and a half (64) on an H200 (docs/executor.md, "own"
+/// beside cuDNN).
 constexpr double kOwnAttentionShare = 0.4;
 
 /// From a hardware or software file: of the nearest head dimension, less for short sequences.
@@ -172,7 +173,7 @@ bool is_for_library(const AttentionSpec& chunk, bool ordered_backward) {
 /// Whether a point tells of the kernel that computes `spec`. A chunk's is the same whatever its rows.
 bool tells_of(const AttentionPoint& point, const AttentionSpec& spec, bool is_chunk) {
   const AttentionSpec timed = spec_of(point);
-  return timed.is_chunk == is_chunk && (is_chunk || timed.rows == spec.rows);
+  return timed.is_chunk == is_chunk && (timed.window > 0) == (spec.window > 0) && (is_chunk || timed.rows == spec.rows);
 }
 
 const AttentionPoint* nearest_attention(const Gpu& gpu, const AttentionSpec& spec, bool is_chunk) {
@@ -188,6 +189,7 @@ const AttentionPoint* nearest_attention(const Gpu& gpu, const AttentionSpec& spe
                    apart(point.sequences * point.heads, spec.sequences * spec.heads) +
                    10 * apart(point.head_dim, spec.head_dim) + 0.1 * apart(point.kv_heads, spec.kv_heads);
     if (is_chunk) total += 0.1 * apart(point.past + point.length, spec.keys());
+    if (spec.window > 0) total += 2 * apart(point.window, spec.window);
     if (total < nearest_distance) {
       nearest_distance = total;
       nearest = &point;
@@ -225,25 +227,26 @@ KernelSeconds between_pasts(const Gpu& gpu, const AttentionSpec& spec, bool back
 KernelSeconds attention_seconds(const Gpu& gpu, const Kernel& kernel, double rate) {
   const bool backward = kernel.kind == KernelKind::attention_backward;
   const AttentionSpec& spec = kernel.attention;
-  const bool packed = spec.rows == BatchKind::packed,
-             is_own = packed || (spec.is_chunk && !is_for_library(spec, backward && gpu.deterministic));
+  const bool hides = spec.rows == BatchKind::packed || spec.window > 0;
+  const bool is_own = hides || (spec.is_chunk && !is_for_library(spec, backward && gpu.deterministic));
   if (spec.is_chunk)
     if (const KernelSeconds seconds = between_pasts(gpu, spec, backward); seconds.burst > 0) return seconds;
   const AttentionPoint* nearest = nearest_attention(gpu, spec, spec.is_chunk);
   double share = is_own && !gpu.is_host && nearest == nullptr ? kOwnAttentionShare : 1.0;
   // Chunks that nobody timed, by the rows that the library took.
-  AttentionSpec windows = spec;
-  windows.rows = BatchKind::windows;
-  if (nearest == nullptr && spec.is_chunk) nearest = nearest_attention(gpu, windows, false);
+  AttentionSpec whole = spec;
+  whole.rows = BatchKind::windows;
+  whole.window = 0;
+  if (nearest == nullptr && spec.is_chunk) nearest = nearest_attention(gpu, whole, false);
   const auto flops_of = [&](const AttentionSpec& of) {
     return (is_own ? of.tiled_flops() : of.forward_flops()) * (backward ? kAttentionBackwardFlops : 1.0);
   };
   const double flops = is_own ? flops_of(spec) : kernel.flops;
-  if (nearest == nullptr && packed && !gpu.attentions.empty())
-    throw InputError(
-        fmt::format("nobody has timed the kernel \"{}\" on {}: calibrate with a scenario whose workload "
-                    "has such rows ([workload] data)",
-                    kernel.name(), gpu.name.empty() ? "this machine" : gpu.name));
+  if (nearest == nullptr && hides && !gpu.attentions.empty())
+    throw InputError(fmt::format(
+        "nobody has timed the kernel \"{}\" on {}: calibrate with a scenario that has {}", kernel.name(),
+        gpu.name.empty() ? "this machine" : gpu.name,
+        spec.window > 0 ? "such windows and rows ([model] config, [workload] data)" : "such rows ([workload] data)"));
   if (nearest == nullptr) {
     const double library = !gpu.attention.by_head_dim.empty() ? attention_rate(gpu, kernel)
                                                               : rate * (backward ? gpu.attention_backward_efficiency

@@ -25,8 +25,8 @@ struct KernelSeconds {
 ///                Without a table FLOPs / matmul rate.
 ///                Of experts that of all rows together, each expert's filled up to whole tiles, and a fixed time for each.
 ///   attention    the table's time of the same shape, else the nearest's with the same head_dim, scaled by FLOPs.
-///                Without a table FLOPs / (matmul rate x efficiency). Of packed rows by AttentionSpec::tiled_flops, from
-///                points of packed rows alone: a table without one is an InputError. Without a table at a share of the
+///                Without a table FLOPs / (matmul rate x efficiency). Of packed rows and windows by
+///                AttentionSpec::tiled_flops, from points of such alone: a table without one is an InputError. Without a table at a share of the
 ///                rate. Of chunks linear in the keys before them between points of the same chunk, else from the nearest
 ///                chunk; a table without chunks tells by whole sequences, at that share where the library does not take
 ///                the chunk.

@@ -4,7 +4,6 @@
 
 #include "shared/error.h"
 #include "shared/model/frozen_layers.h"
-#include "shared/model/sequence_limits.h"
 #include "sim/planner/search.h"
 
 namespace penstock::sim {
@@ -54,8 +53,7 @@ std::int64_t longest_context(const Scenario& scenario, const PolicyChoice& polic
   constexpr std::int64_t kUnit = 1024;
   Scenario one = scenario;
   one.sequences = one.micro_batch = 1;
-  const std::int64_t most = std::min(kLongestContextTried, longest_whole_attention(scenario.model.config));
-  return kUnit * largest(most / kUnit, [&](std::int64_t units) {
+  return kUnit * largest(kLongestContextTried / kUnit, [&](std::int64_t units) {
            one.sequence_length = units * kUnit;
            return fits(one, policy);
          });

@@ -18,8 +18,7 @@ inline constexpr std::int64_t kMostSequencesTried = 1 << 12;
 
 /// Decoder layers of the scenario's model shape, all else as in the scenario; 0 if not even one fits.
 std::int64_t most_layers(const Scenario& scenario, const PolicyChoice& policy);
-/// Tokens, in steps of 1024, of a single sequence per step, no more than the model's sliding window; 0 if not even 1024
-/// fit.
+/// Tokens, in steps of 1024, of a single sequence per step; 0 if not even 1024 fit.
 std::int64_t longest_context(const Scenario& scenario, const PolicyChoice& policy);
 /// Sequences per step, in steps of the scenario's micro-batch; 0 if not even one micro-batch fits.
 std::int64_t most_sequences(const Scenario& scenario, const PolicyChoice& policy);

@@ -30,6 +30,7 @@ class BoundCounter {
  private:
   double m() const { return static_cast<double>(plan_.micro_batches); }
   bool on_host() const { return plan_.parameters.numerics.sum_on_host; }
+  std::int64_t window(int layer) const { return plan_.model.layers[static_cast<std::size_t>(layer)].window; }
 
   std::int64_t gradient_element_bytes() const {
     const Numerics& numerics = plan_.parameters.numerics;
@@ -42,16 +43,17 @@ class BoundCounter {
    public:
     /// `make()` the first time.
     template <typename Make>
-    const Value& get(LayerKind kind, Keep keep, Pass pass, bool writes_output, bool accumulates, const Make& make) {
+    const Value& get(const Layer& layer, Keep keep, Pass pass, bool writes_output, bool accumulates, const Make& make) {
       const auto at = [](auto value) { return static_cast<std::size_t>(value); };
-      std::optional<Value>& value = values_[at(kind)][at(keep)][at(pass)][at(writes_output)][at(accumulates)];
+      std::optional<Value>& value =
+          values_[at(layer.kind)][at(layer.window > 0)][at(keep)][at(pass)][at(writes_output)][at(accumulates)];
       if (!value) value = make();
       return *value;
     }
 
    private:
-    std::optional<Value> values_[kLayerKinds.size()][kKeeps.size()][kAllPasses.size()][2]
-                                [2];  // by LayerKind, Keep, Pass
+    std::optional<Value> values_[kLayerKinds.size()][2][kKeeps.size()][kAllPasses.size()][2]
+                                [2];  // by LayerKind, window, Keep, Pass
   };
 
   struct Seconds {
@@ -65,20 +67,21 @@ class BoundCounter {
   };
 
   const PassSeconds& pass_seconds(int layer, Pass pass, bool writes_output, bool accumulates) {
-    return passes_.get(plan_.kind(layer), plan_.keep(layer), pass, writes_output, accumulates, [&] {
-      PassSeconds sum;
-      for (const Kernel& kernel : kernels(layer, pass, writes_output, accumulates)) {
-        const auto count = static_cast<double>(kernel.count);
-        const KernelSeconds one = kernel_seconds(machine_.gpu, kernel);
-        sum.sustained += count * one.sustained;
-        sum.seconds.burst += count * std::min(one.burst, one.sustained);
-        sum.seconds.extra += count * std::max(0.0, one.sustained - one.burst);
-      }
-      sum.sustained /= chunks();
-      sum.seconds.burst /= chunks();
-      sum.seconds.extra /= chunks();
-      return sum;
-    });
+    return passes_.get(plan_.model.layers[static_cast<std::size_t>(layer)], plan_.keep(layer), pass, writes_output,
+                       accumulates, [&] {
+                         PassSeconds sum;
+                         for (const Kernel& kernel : kernels(layer, pass, writes_output, accumulates)) {
+                           const auto count = static_cast<double>(kernel.count);
+                           const KernelSeconds one = kernel_seconds(machine_.gpu, kernel);
+                           sum.sustained += count * one.sustained;
+                           sum.seconds.burst += count * std::min(one.burst, one.sustained);
+                           sum.seconds.extra += count * std::max(0.0, one.sustained - one.burst);
+                         }
+                         sum.sustained /= chunks();
+                         sum.seconds.burst /= chunks();
+                         sum.seconds.extra /= chunks();
+                         return sum;
+                       });
   }
   double template_seconds(int layer, Pass pass, bool writes_output, bool accumulates) {
     return pass_seconds(layer, pass, writes_output, accumulates).sustained;
@@ -97,7 +100,7 @@ class BoundCounter {
     for (int chunk = 0; chunk < plan_.chunks; ++chunk) {
       const std::vector<Kernel> of_chunk =
           template_kernels(plan_.model, plan_.kind(layer), pass, plan_.shape(chunk), plan_.layout(layer), writes_output,
-                           accumulates, gradient_element_bytes());
+                           accumulates, gradient_element_bytes(), window(layer));
       all.insert(all.end(), of_chunk.begin(), of_chunk.end());
     }
     return all;
@@ -114,7 +117,8 @@ class BoundCounter {
 
   bool compute_the_same(const Visit& a, const Visit& b) const {
     return a.kind == b.kind && a.writes_output == b.writes_output && plan_.kind(a.layer) == plan_.kind(b.layer) &&
-           plan_.keep(a.layer) == plan_.keep(b.layer) && plan_.trains(a.layer) == plan_.trains(b.layer);
+           window(a.layer) == window(b.layer) && plan_.keep(a.layer) == plan_.keep(b.layer) &&
+           plan_.trains(a.layer) == plan_.trains(b.layer);
   }
 
   /// `count` visits like this one: to the sum of all, and to the decoder layers of a phase or what is outside of both.

@@ -4,7 +4,6 @@
 
 #include "shared/compare/table.h"
 #include "shared/error.h"
-#include "shared/model/sequence_limits.h"
 #include "shared/units.h"
 #include "sim/front_desk.h"
 #include "sim/planner/largest.h"
@@ -61,13 +60,6 @@ std::string or_more(std::int64_t count, std::int64_t limit) {
   return format_count(count) + (count >= limit ? " or more" : "");
 }
 
-std::string window_text(const ModelConfig& config) {
-  const std::int64_t longest = longest_whole_attention(config);
-  if (longest > kLongestContextTried) return "";
-  return fmt::format("Contexts end at the model's sliding window of {} tokens: beyond it attention is another.\n",
-                     longest);
-}
-
 }  // namespace
 
 int fit_max(const FitOptions& options) {
@@ -107,8 +99,8 @@ int fit_max(const FitOptions& options) {
                      or_more(most.sequences * scenario.sequence_length, sequences * scenario.sequence_length)});
   fmt::print(
       "{}\nEach column changes one thing of the scenario: the number of decoder layers; the length of one sequence per "
-      "step;\nthe sequences per step, in micro-batches of {}. Presets have their own numerics.\n{}",
-      table_text(table), scenario.micro_batch, window_text(scenario.model.config));
+      "step;\nthe sequences per step, in micro-batches of {}. Presets have their own numerics.\n",
+      table_text(table), scenario.micro_batch);
   return kExitDone;
 }
 

@@ -51,9 +51,7 @@ Scenario workload_of(const ShopOptions& options) {
   scenario.name = scenario.model.config.name;
   const ModelConfig& config = scenario.model.config;
   scenario.sequence_length = options.sequence_length > 0 ? options.sequence_length : usual_sequence_length(config);
-  if (const std::string why = window_reached(config, scenario.sequence_length); !why.empty())
-    throw InputError("shop: --sequence-length: " + why);
-  for (const std::string& note : length_notes(config, scenario.sequence_length))
+  for (const std::string& note : length_notes(config, scenario.sequence_length, scenario.rows))
     tell(fmt::format("penstock-sim: note: {}\n", note));
   scenario.sequences = options.sequences;
   scenario.policy = preset_parameters("penstock");

@@ -49,6 +49,20 @@ ModelConfig with_scaling(ModelConfig c) {
   c.rope_original_positions = 64;
   return c;
 }
+ModelConfig with_yarn(ModelConfig c) {
+  c.rope_scaling = RopeScaling::yarn;
+  c.rope_factor = 4;
+  c.rope_original_positions = 64;
+  c.rope_low_freq_factor = 1;
+  c.rope_high_freq_factor = 32;
+  c.rope_attention_factor = 1.2;
+  return c;
+}
+ModelConfig with_window(ModelConfig c, std::int64_t window) {
+  c.sliding_window = window;
+  c.window_layers = {0};
+  return c;
+}
 BatchShape packed(std::int64_t sequences, std::int64_t length) { return {sequences, length, BatchKind::packed}; }
 BatchShape cut(BatchShape sequence, std::int64_t chunk_tokens) {
   sequence.chunk_tokens = chunk_tokens;
@@ -148,6 +162,38 @@ const std::vector<KernelCase>& kernel_cases() {
        fp32,
        true,
        {4, 1, 3}},
+      {"window_past_tiles", with_window(config(256, 320, 4, 2, 64, 512), 70), {2, 300}},
+      {"window_of_one_yarn", with_yarn(with_window(config(100, 172, 5, 1, 20, 333), 1)), {2, 37}},
+      {"packed_window_yarn",
+       with_window(with_yarn(with_qk_norm(config(192, 384, 4, 2, 128, 768))), 100),
+       packed(1, 1000),
+       {},
+       fp32,
+       false,
+       {500, 129, 300}},
+      {"tiny_window", with_window(with_bias(config(10, 14, 2, 1, 6, 13)), 3), {2, 9}, {4, 5}, fp32, true},
+      {"tiny_window_past_tiles_yarn", with_yarn(with_window(config(8, 6, 4, 2, 4, 9), 40)), {1, 129}, {}, fp32, true},
+      {"tiny_packed_window",
+       with_window(with_qk_norm(config(6, 10, 3, 1, 4, 11)), 66),
+       packed(1, 200),
+       {64, 33},
+       fp32,
+       true,
+       {70, 3, 90}},
+      {"chunk_under_a_window", with_window(config(256, 320, 4, 2, 64, 512), 90), cut({1, 330}, 128)},
+      {"tiny_chunks_under_a_window_yarn",
+       with_yarn(with_window(with_bias(config(8, 6, 4, 2, 4, 9)), 40)),
+       cut({1, 141}, 70),
+       {64, 33},
+       fp32,
+       true},
+      {"tiny_chunks_across_documents_under_a_window",
+       with_window(with_qk_norm(config(8, 6, 4, 2, 4, 9)), 7),
+       cut(packed(1, 90), 31),
+       {},
+       fp32,
+       true,
+       {40, 3, 25}},
       {"tiny_bf16", tied(with_qk_norm(config(10, 6, 2, 1, 4, 17))), {2, 3}, {4, 5}, bf16, true},
   };
   return all;
@@ -211,6 +257,7 @@ BoundCase::BoundCase(const KernelCase& c, const CaseOp& op) : op_(op), model_(ma
   binding_.pass = op.pass;
   binding_.batch = chunk_of(c.batch, chunk_count(c.batch) - 1);
   binding_.layout = {op.keep, c.chunking, 0};
+  if (is_decoder(op.kind)) binding_.window = c.config.sliding_window;
   binding_.gradient_type = c.gradient_type;
   binding_.accumulates = op.accumulates;
   binding_.loss_scale = 1.0 / static_cast<double>(c.batch.tokens());
@@ -240,7 +287,7 @@ BoundCase::BoundCase(const KernelCase& c, const CaseOp& op) : op_(op), model_(ma
 
 std::vector<Kernel> BoundCase::kernels() const {
   return template_kernels(model_, op_.kind, op_.pass, binding_.batch, binding_.layout, op_.writes_output,
-                          op_.accumulates, element_bytes(binding_.gradient_type));
+                          op_.accumulates, element_bytes(binding_.gradient_type), binding_.window);
 }
 
 std::vector<std::string> executions(const std::vector<Kernel>& kernels) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -84,6 +85,21 @@ TEST(CalibrationOps, OfChunksAreOfTheFirstAndTheLastWholeOne) {
     EXPECT_EQ(point.forward_seconds, 1);
     EXPECT_EQ(point.backward_seconds, 1);
   }
+}
+
+TEST(CalibrationOps, CoverEveryWindowOfTheLayers) {
+  ModelConfig config = small::llama().config;
+  config.sliding_window = 7;
+  config.window_layers = {0};
+  const Scenario scenario = small_scenario(make_model(config));
+  const KernelTables tables = tables_of(scenario);
+  EXPECT_NO_THROW(tables.require_all(scenario));
+  Gpu gpu;
+  std::map<std::string, double> spread;
+  tables.fill(gpu, spread);
+  std::set<std::int64_t> windows;
+  for (const AttentionPoint& point : gpu.attentions) windows.insert(point.window);
+  EXPECT_EQ(windows, (std::set<std::int64_t>{0, 7}));
 }
 
 Kernel product(KernelId id, std::int64_t m, bool accumulates, std::int64_t count = 1) {

@@ -316,7 +316,7 @@ TEST(PublishedStates, AHeadBesideATiedEmbeddingMustBeItsCopy) {
 TEST(PublishedStates, RotaryTablesMustFollowFromTheConfig) {
   const Model model = llama();
   std::vector<float> table;
-  for (const double frequency : rotary_frequencies(model.config)) table.push_back(static_cast<float>(frequency));
+  for (const double frequency : rotary_frequencies(model.config, 1)) table.push_back(static_cast<float>(frequency));
   const auto with = [&](const PublishedTensor& tensor) {
     return error_with(model, {{"model.layers.0.self_attn.rotary_emb.inv_freq", tensor},
                               {"model.layers.1.self_attn.rotary_emb.inv_freq", tensor}});
@@ -327,7 +327,7 @@ TEST(PublishedStates, RotaryTablesMustFollowFromTheConfig) {
   ModelConfig longer = model.config;
   longer.rope_theta = 500000;
   std::vector<float> other;
-  for (const double frequency : rotary_frequencies(longer)) other.push_back(static_cast<float>(frequency));
+  for (const double frequency : rotary_frequencies(longer, 1)) other.push_back(static_cast<float>(frequency));
   // 10000^(-1/4) = 0.1; 500000^(-1/4) = 0.0376.
   EXPECT_MENTIONS(with(f32_tensor({4}, other)), "rotary_emb.inv_freq[1] is 0.0376");
   EXPECT_MENTIONS(with(f32_tensor({4}, other)), "by config.json it is 0.1 (rope_theta, rope_scaling)");

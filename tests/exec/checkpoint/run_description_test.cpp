@@ -139,6 +139,35 @@ TEST(RunDescription, WhatHasNoEffectMayDiffer) {
   EXPECT_EQ(keys, std::vector<std::string>{"rope_scaling.high_freq_factor"});
 }
 
+TEST(RunDescription, WindowsAndScalingsCountWhereSequencesReachThem) {
+  using Keys = std::vector<std::string>;
+  const auto window = [](std::int64_t tokens) {
+    return [tokens](DescribedRun& r) {
+      r.schedule.model.sliding_window = tokens;
+      r.schedule.model.window_layers = {0};
+    };
+  };
+  const std::int64_t length = DescribedRun().schedule.micro_batch.sequence_length;
+  EXPECT_EQ(changed_keys(window(length - 1)), (Keys{"sliding_window", "layer_types"}));
+  EXPECT_EQ(changed_keys(window(length)), Keys());
+  DescribedRun yarn;
+  yarn.schedule.model.rope_scaling = RopeScaling::yarn;
+  yarn.schedule.model.rope_factor = 4;
+  EXPECT_EQ(changed_keys([](DescribedRun& r) { r.schedule.model.rope_scaling = RopeScaling::linear; }, yarn),
+            (Keys{"rope_scaling.low_freq_factor", "rope_scaling.high_freq_factor",
+                  "rope_scaling.original_max_position_embeddings", "rope_scaling.rope_type",
+                  "rope_scaling.attention_factor", "rope_scaling.truncate"}));
+  EXPECT_EQ(changed_keys([](DescribedRun& r) { r.schedule.model.rope_attention_factor = 1.1; }, yarn),
+            Keys{"rope_scaling.attention_factor"});
+  DescribedRun dynamic;
+  dynamic.schedule.model.rope_scaling = RopeScaling::dynamic;
+  dynamic.schedule.model.max_positions = length;
+  EXPECT_EQ(changed_keys([](DescribedRun& r) { r.schedule.model.rope_factor = 2; }, dynamic), Keys());
+  dynamic.schedule.model.max_positions = length - 1;
+  EXPECT_EQ(changed_keys([](DescribedRun& r) { r.schedule.model.rope_factor = 2; }, dynamic),
+            Keys{"rope_scaling.factor"});
+}
+
 TEST(RunDescription, AllowedKeysAreKnownOnesThatMayChange) {
   EXPECT_EQ(allowed_keys({"seed", "run.learning_rate", "workload.sequences"}),
             (std::set<std::string>{"learning_rate", "seed", "sequences"}));

@@ -193,6 +193,58 @@ TEST_F(PackedAttention, TilesAndLibraryAgreeWithPlainKernelsAndRepeatTheirBits) 
     }
 }
 
+AttentionSpec under_window(AttentionSpec shape, std::int64_t window) {
+  shape.window = window;
+  return shape;
+}
+
+/// Windows of one token, around a tile, of many, one short of the row; alone and in documents that are shorter and longer.
+TEST_F(PackedAttention, WindowsAgreeWithPlainKernelsAndRepeatTheirBits) {
+  for (const AttentionSpec& rows : {AttentionSpec{2, 300, 4, 2, 64}, AttentionSpec{3, 1000, 7, 1, 128},
+                                    AttentionSpec{1, 191, 3, 3, 40}, AttentionSpec{2, 150, 4, 2, 20}})
+    for (const std::int64_t window : {std::int64_t{1}, std::int64_t{2}, std::int64_t{63}, std::int64_t{64},
+                                      std::int64_t{65}, std::int64_t{140}, rows.length - 1})
+      for (const std::vector<int>& lengths : {std::vector<int>{}, {50, 1, 70, 64, 13}, {500, 129, 300}}) {
+        const AttentionSpec shape = under_window(rows, window);
+        Problem problem(shape, 256, lengths);
+        problem.plain_forward();
+        const auto context = problem.context_values();
+        const auto lse = problem.lse_values();
+        plain_attention_backward(shape, problem.tensors(), nullptr);
+        const auto gradient = problem.gradient_values();
+        Attention attention;
+        std::vector<std::uint16_t> first_context, first_gradient;
+        for (int turn = 0; turn < 2; ++turn) {
+          problem.poison();
+          attention.forward(shape, problem.starts(), problem.qkv.as<std::uint16_t>(), {},
+                            problem.context.as<std::uint16_t>(), problem.lse.as<float>(), problem.library(), nullptr);
+          attention.backward(shape, problem.tensors(), {1, 1, 0}, true, problem.library(), nullptr);
+          if (turn > 0) continue;
+          first_context = problem.context_values();
+          first_gradient = problem.gradient_values();
+          const std::string where = std::to_string(shape.length) + " under " + std::to_string(window);
+          EXPECT_LT(relative_error(first_context, context), 5e-3) << where;
+          EXPECT_LT(relative_error(problem.lse_values(), lse), 1e-4) << where;
+          EXPECT_LT(relative_error(first_gradient, gradient), 1e-2) << where;
+        }
+        EXPECT_EQ(problem.context_values(), first_context);
+        EXPECT_EQ(problem.gradient_values(), first_gradient);
+      }
+}
+
+/// A window as long as the row is none, to the bit.
+TEST_F(PackedAttention, OfAWindowAsLongAsTheRowIsThatOfTheRow) {
+  const AttentionSpec shape{2, 777, 4, 2, 128};
+  Problem whole(shape, 256), windowed(under_window(shape, 777), 256);
+  for (Problem* problem : {&whole, &windowed}) {
+    tiled_attention_forward(problem->shape, problem->starts(), problem->qkv.as<std::uint16_t>(), {},
+                            problem->context.as<std::uint16_t>(), problem->lse.as<float>(), nullptr);
+    tiled_attention_backward(problem->shape, problem->tensors(), nullptr);
+  }
+  EXPECT_EQ(windowed.context_values(), whole.context_values());
+  EXPECT_EQ(windowed.gradient_values(), whole.gradient_values());
+}
+
 /// Rows that are one document are whole rows, to the bit.
 TEST_F(PackedAttention, OfOneDocumentIsThatOfTheRow) {
   const AttentionSpec shape{2, 777, 4, 2, 128};
@@ -245,7 +297,7 @@ struct CutProblem {
   }
   std::int64_t values() const { return whole.shape.tokens() * 2 * whole.shape.kv_heads * whole.shape.head_dim; }
   BatchShape batch(int chunk) const { return chunk_of(sequence, chunk); }
-  AttentionSpec shape(int chunk) const { return attention_spec(model_of(whole.shape).config, batch(chunk)); }
+  AttentionSpec shape(int chunk) const { return attention_spec(model_of(whole.shape).config, batch(chunk), 0); }
   ChunkKeys keys(int chunk) const {
     return {kv.as<std::uint16_t>(), kv_gradient.as<float>(), chunk + 1 < chunk_count(sequence)};
   }
@@ -336,8 +388,8 @@ TEST_F(ChunkAttention, IsThatOfTheUncutSequenceAndRepeatsItsBits) {
 
 using PlainAttention = GpuTest;
 
-void expect_formula(const std::vector<int>& documents) {
-  const AttentionSpec shape{2, 150, 4, 2, 20};
+void expect_formula(const std::vector<int>& documents, std::int64_t window = 0) {
+  const AttentionSpec shape = under_window({2, 150, 4, 2, 20}, window);
   Problem problem(shape, 256, documents);
   problem.plain_forward();
   const auto qkv = to_host<std::uint16_t>(problem.qkv, shape.tokens() * shape.columns());
@@ -351,8 +403,9 @@ void expect_formula(const std::vector<int>& documents) {
       for (std::int64_t h = 0; h < shape.heads; ++h) {
         std::vector<double> sums(static_cast<std::size_t>(shape.head_dim));
         double denominator = 0;
-        const std::int64_t first =
+        std::int64_t first =
             documents.empty() ? 0 : problem.document_starts[static_cast<std::size_t>(s * shape.length + t)];
+        if (window > 0) first = std::max(first, t - window + 1);
         for (std::int64_t key = first; key <= t; ++key) {
           double score = 0;
           for (std::int64_t c = 0; c < shape.head_dim; ++c)
@@ -371,6 +424,12 @@ void expect_formula(const std::vector<int>& documents) {
 
 TEST_F(PlainAttention, MatchesTheFormulaInDoubles) { expect_formula({}); }
 TEST_F(PlainAttention, OfDocumentsMatchesTheFormulaInDoubles) { expect_formula({37, 1, 60, 5}); }
+TEST_F(PlainAttention, UnderAWindowMatchesTheFormulaInDoubles) {
+  for (const int window : {1, 7, 128, 149}) {
+    expect_formula({}, window);
+    expect_formula({37, 1, 60, 5}, window);
+  }
+}
 
 TEST_F(PlainAttention, WorkspaceTooSmallIsSaidInWords) {
   if (std::string(Attention::name()) == "own") GTEST_SKIP() << "built without cuDNN";

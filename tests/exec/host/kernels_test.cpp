@@ -38,7 +38,7 @@ ModelConfig attention_config(std::int64_t heads, std::int64_t kv_heads, std::int
 TEST(Rotary, FrequenciesFallByPowersOfTheta) {
   ModelConfig config = attention_config(1, 1, 4);
   config.rope_theta = 100.0;
-  const Doubles frequencies = rotary_frequencies(config);
+  const Doubles frequencies = rotary_frequencies(config, 1);
   ASSERT_EQ(frequencies.size(), 2U);
   EXPECT_DOUBLE_EQ(frequencies[0], 1.0);  // 100^0
   EXPECT_DOUBLE_EQ(frequencies[1], 0.1);  // 100^(-2/4)
@@ -54,7 +54,7 @@ TEST(Rotary, Llama3ScalingInterpolatesBetweenWavelengths) {
   config.rope_original_positions = 8192;
   const double frequency = 2.0 * std::numbers::pi / 4096.0;
   config.rope_theta = std::pow(frequency, -3.0);  // theta^(-2/6) = frequency, theta^(-4/6) = its square
-  const Doubles frequencies = rotary_frequencies(config);
+  const Doubles frequencies = rotary_frequencies(config, 1);
   EXPECT_DOUBLE_EQ(frequencies[0], 1.0);  // wavelength 6.28
   EXPECT_NEAR(frequencies[1], frequency * 5.0 / 12.0, 1e-12);
   EXPECT_NEAR(frequencies[2], frequency * frequency / 8.0, 1e-15);  // wavelength 2.7 million
@@ -71,7 +71,7 @@ TEST(Rotary, Llama3ScalingBoundsOfTheWavelengths) {
     const double frequency = 2.0 * std::numbers::pi / wavelength;
     config.rope_theta = std::pow(frequency, -2.0);  // theta^(-2/4) = frequency
     // Interpolation beyond a bound would give a factor of 0.12472 (not 0.125) and 1.0046 (not 1).
-    EXPECT_NEAR(rotary_frequencies(config)[1] / frequency, factor, 1e-9) << wavelength;
+    EXPECT_NEAR(rotary_frequencies(config, 1)[1] / frequency, factor, 1e-9) << wavelength;
   }
 }
 
@@ -137,7 +137,7 @@ TEST(Attention, IsCausalAndNormalised) {
   const Model model = make_model(attention_config(1, 1, 2));
   const Doubles qkv = {1, 1, 2, 0, 10, 20, 0, 0, 5, 5, 30, 60};  // q, k, v of two tokens
   Doubles context(4), lse(2);
-  attention_forward<DoubleStorage>(attention_spec(model.config, {1, 2}), nullptr, qkv.data(), {}, context.data(),
+  attention_forward<DoubleStorage>(attention_spec(model.config, {1, 2}, 0), nullptr, qkv.data(), {}, context.data(),
                                    lse.data());
   EXPECT_NEAR(context[0], 10, 1e-13);
   EXPECT_NEAR(context[1], 20, 1e-13);
@@ -156,7 +156,7 @@ TEST(Attention, GroupsOfQueriesShareAHead) {
   for (std::int64_t sequence = 0; sequence < 2; ++sequence)
     for (std::int64_t i = 0; i < 4; ++i)
       qkv[static_cast<std::size_t>(sequence * columns + 12 + i)] = static_cast<double>(10 * sequence + i);
-  attention_forward<DoubleStorage>(attention_spec(model.config, {2, 1}), nullptr, qkv.data(), {}, context.data(),
+  attention_forward<DoubleStorage>(attention_spec(model.config, {2, 1}, 0), nullptr, qkv.data(), {}, context.data(),
                                    lse.data());
   EXPECT_EQ(context, (Doubles{0, 1, 0, 1, 2, 3, 2, 3, 10, 11, 10, 11, 12, 13, 12, 13}));
 }
@@ -168,7 +168,7 @@ TEST(Attention, LargeScoresDoNotOverflow) {
   for (const float value : {1000.0f, 0.0f, 1000.0f, 0.0f, 1.0f, 2.0f, 1000.0f, 0.0f, 1.0f, 0.0f, 3.0f, 4.0f})
     qkv.push_back(round_to_bf16(value));
   std::vector<float> lse(2);
-  attention_forward<Bf16Storage>(attention_spec(model.config, {1, 2}), nullptr, qkv.data(), {}, context.data(),
+  attention_forward<Bf16Storage>(attention_spec(model.config, {1, 2}, 0), nullptr, qkv.data(), {}, context.data(),
                                  lse.data());
   EXPECT_EQ(widen_bf16(context[2]), 1.0f);  // the second query sees the first key alone
   EXPECT_EQ(widen_bf16(context[3]), 2.0f);

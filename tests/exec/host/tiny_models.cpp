@@ -144,6 +144,7 @@ class DoublePass {
     OpMemory<DoubleStorage> op;
     op.kind = model_.layers[layer].kind;
     op.chunk_rows = mlp_rows_;
+    op.window = model_.layers[layer].window;
     op.set(TemplateOperand::weights, weights_[layer].data());
     op.set(TemplateOperand::input, boundary_[layer].data());
     scratch_[static_cast<std::size_t>(op.kind)].set(op);
@@ -296,6 +297,7 @@ class TemplatePass {
     b.pass = pass;
     b.batch = batch_;
     b.layout = layout_;
+    b.window = model_.layers[index].window;
     b.set(TemplateOperand::weights, weights_[index].as<std::uint16_t>());
     if (layer == model_.head_index() && model_.config.tied_embeddings)
       b.set(TemplateOperand::tied_weights, weights_[0].as<std::uint16_t>());

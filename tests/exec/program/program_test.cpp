@@ -1,5 +1,7 @@
 // penstock-exec as people and scripts meet it: exit codes, one paragraph on standard error, JSON on standard output.
 #include <cstdlib>
+#include <set>
+#include <string>
 
 #include "shared/compare/recording.h"
 #include "shared/ir/schedule_json.h"
@@ -223,19 +225,30 @@ TEST_F(ProgramTest, WhatNoSequenceReachesChangesNothing) {
   EXPECT_EQ(losses("qwen2", ", \"use_sliding_window\": false, \"sliding_window\": 8, \"max_window_layers\": 0"), qwen);
 }
 
-TEST_F(ProgramTest, WhatASequenceReachesIsRefused) {
-  const auto refused = [&](const std::string& type, const std::string& members, const std::string& part) {
+TEST_F(ProgramTest, WhatASequenceReachesChangesTheLoss) {
+  std::set<std::string> losses;
+  const auto train = [&](const std::string& type, const std::string& members) {
     folder_.write("model.json", model_with(type, members));
-    expect_error("run s.toml --steps 2 --set policy.name=megatrain", 2, part);
+    return json("run s.toml --steps 2 --set policy.name=megatrain --json")["steps"].dump();
   };
-  refused("mistral", ", \"sliding_window\": 31", "32 tokens are more than the sliding window of 31");
-  refused("qwen2", ", \"use_sliding_window\": true, \"sliding_window\": 8, \"max_window_layers\": 2", "window of 8");
-  refused("llama", ", \"rope_scaling\": {\"type\": \"linear\", \"factor\": 4}",
-          "s.toml: model has rope_type \"linear\"");
-  refused("llama", ", \"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4}", "rope_type \"yarn\"");
-  refused("llama",
-          ", \"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 4, \"original_max_position_embeddings\": 16}",
-          "or sequences of at most 16 tokens");
+  for (const char* window : {"null", "31", "1"})
+    EXPECT_TRUE(losses.insert(train("mistral", std::string(", \"sliding_window\": ") + window)).second) << window;
+  for (const char* rope : {"{\"type\": \"linear\", \"factor\": 4}", "{\"rope_type\": \"yarn\", \"factor\": 4}",
+                           "{\"rope_type\": \"yarn\", \"factor\": 4, \"original_max_position_embeddings\": 16}"})
+    EXPECT_TRUE(losses.insert(train("llama", std::string(", \"rope_scaling\": ") + rope)).second) << rope;
+  losses.clear();
+  for (const char* layers : {"3", "2", "1"})
+    EXPECT_TRUE(losses
+                    .insert(train("qwen2", std::string(", \"use_sliding_window\": true, \"sliding_window\": 8, "
+                                                       "\"max_window_layers\": ") +
+                                               layers))
+                    .second)
+        << layers;
+}
+
+TEST_F(ProgramTest, WhatIsNotComputedIsRefused) {
+  folder_.write("model.json", model_with("llama", ", \"rope_scaling\": {\"type\": \"longrope\"}"));
+  expect_error("run s.toml --steps 2 --set policy.name=megatrain", 2, "s.toml: model has rope_type \"longrope\"");
 }
 
 TEST_F(ProgramTest, AScheduleOfSuchAModelIsRefusedToo) {
@@ -244,13 +257,16 @@ TEST_F(ProgramTest, AScheduleOfSuchAModelIsRefusedToo) {
   std::string text = file_text(folder_.path() / "c/schedule.json");
   const std::string before = "\"rope_original_positions\": 8192";
   ASSERT_NE(text.find(before), std::string::npos);
-  text.replace(text.find(before), before.size(), before + ", \"rope_scaling\": \"linear\", \"rope_scaling_from\": 0");
+  text.replace(text.find(before), before.size(),
+               before +
+                   ", \"rope_scaling\": \"longrope\", \"rope_attention_factor\": 1, "
+                   "\"rope_truncate\": true");
   folder_.write("scaled.json", text);
   expect_error("run s.toml --schedule scaled.json", 2, "the schedule is for model");
   std::string model = file_text(folder_.path() / "model.json");
-  model.insert(model.rfind('}'), ", \"rope_parameters\": {\"type\": \"linear\", \"factor\": 4}");
+  model.insert(model.rfind('}'), ", \"rope_parameters\": {\"type\": \"longrope\"}");
   folder_.write("model.json", model);
-  expect_error("run s.toml --schedule scaled.json", 2, "rope_type \"linear\"");
+  expect_error("run s.toml --schedule scaled.json", 2, "rope_type \"longrope\"");
 }
 
 TEST_F(ProgramTest, SequencesBeyondTheModelsPositionsAreSaid) {

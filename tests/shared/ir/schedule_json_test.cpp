@@ -51,18 +51,24 @@ TEST(ScheduleJson, ComesBackAsItWas) {
     }
 }
 
-TEST(ScheduleJson, KeepsWhatTheDecoderDoesNotCompute) {
+TEST(ScheduleJson, KeepsWindowsAndScalings) {
   const Schedule plain = small_schedule();
   EXPECT_EQ(schedule_text(plain).find("sliding_window"), std::string::npos);  // files and hashes stay as they were
   EXPECT_EQ(schedule_text(plain).find("rope_scaling"), std::string::npos);
   Schedule window = plain, longer = plain, scaled = plain;
   window.model.sliding_window = 4096;
-  longer.model.sliding_window = 4096;
-  longer.model.first_window_layer = 1;
+  window.model.window_layers = {0};
+  longer.model.sliding_window = 4097;
+  longer.model.window_layers = {0};
   scaled.model.rope_scaling = RopeScaling::dynamic;
-  scaled.model.rope_scaling_from = 64;
+  scaled.model.rope_factor = 2;
+  Schedule louder = scaled;
+  louder.model.rope_scaling = RopeScaling::yarn;
+  Schedule loudest = louder;
+  loudest.model.rope_attention_factor = 1.25;
+  loudest.model.rope_truncate = false;
   std::set<std::string> hashes{schedule_hash(plain)};
-  for (const Schedule& schedule : {window, longer, scaled}) {
+  for (const Schedule& schedule : {window, longer, scaled, louder, loudest}) {
     EXPECT_TRUE(same(parse_schedule(schedule_text(schedule), "x.json"), schedule));
     EXPECT_TRUE(hashes.insert(schedule_hash(schedule)).second);
   }
@@ -73,6 +79,9 @@ TEST(ScheduleJson, KeepsWhatTheDecoderDoesNotCompute) {
   EXPECT_NE(
       error_of(replaced(schedule_text(window), "\"sliding_window\": 4096", "\"sliding_window\": 0")).find("from 1"),
       std::string::npos);
+  EXPECT_NE(error_of(replaced(schedule_text(window), "\"window_layers\": [0]", "\"window_layers\": [99]"))
+                .find("layers with a window: expected ascending ones"),
+            std::string::npos);
 }
 
 /// Any content that the format can say, whether it makes sense or not.

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
 #include <string>
 #include <utility>
@@ -177,34 +178,40 @@ TEST(ConfigJson, ASlipInAnOptionalKeyIsNotItsDefault) {
 
 // --- sliding windows ----------------------------------------------------------------------------------------------
 
-/// The window and the first layer that has it; {0, 0} if none has.
-std::pair<std::int64_t, std::int64_t> window(const std::string& text) {
+/// The window and the layers that have it.
+using Window = std::pair<std::int64_t, std::vector<int>>;
+Window window(const std::string& text) {
   const ModelConfig config = read(text);
-  return {config.sliding_window, config.first_window_layer};
+  return {config.sliding_window, config.window_layers};
 }
-using Window = std::pair<std::int64_t, std::int64_t>;
+const Window kNoWindow{0, {}};
 
 TEST(ConfigJson, MistralsWindowIsThatOfEveryLayer) {
-  EXPECT_EQ(window(family("mistral", "\"sliding_window\": 256")), Window(256, 0));
-  EXPECT_EQ(window(family("mistral", "\"sliding_window\": null")), Window(0, 0));
-  EXPECT_EQ(window(family("mistral")), Window(4096, 0));  // absent: MistralConfig's default
+  EXPECT_EQ(window(family("mistral", "\"sliding_window\": 256")), Window(256, {0, 1, 2}));
+  EXPECT_EQ(window(family("mistral", "\"sliding_window\": null")), kNoWindow);
+  EXPECT_EQ(window(family("mistral")), Window(4096, {0, 1, 2}));  // absent: MistralConfig's default
   EXPECT_EQ(window(family("mistral",
                           "\"sliding_window\": 8, \"layer_types\": [\"full_attention\", "
                           "\"full_attention\", \"full_attention\"]")),
-            Window(8, 0));
+            Window(8, {0, 1, 2}));
+  EXPECT_EQ(window(family("ministral", "\"sliding_window\": 8")), Window(8, {0, 1, 2}));
+  EXPECT_EQ(window(family("ministral",
+                          "\"sliding_window\": 8, \"layer_types\": [\"sliding_attention\", "
+                          "\"full_attention\", \"sliding_attention\"]")),
+            Window(8, {0, 2}));
   EXPECT_MENTIONS(refusal(family("mistral", "\"sliding_window\": 0")),
                   "sliding_window: expected a whole number from 1");
 }
 
 TEST(ConfigJson, QwensWindowIsThatOfTheLastLayersIfItIsAskedFor) {
   for (const char* name : {"qwen2", "qwen3"}) {
-    EXPECT_EQ(window(family(name)), Window(0, 0));
+    EXPECT_EQ(window(family(name)), kNoWindow);
     EXPECT_EQ(window(family(name, "\"use_sliding_window\": false, \"sliding_window\": 64, \"max_window_layers\": 1")),
-              Window(0, 0));
+              kNoWindow);
     EXPECT_EQ(window(family(name, "\"use_sliding_window\": true, \"sliding_window\": 64, \"max_window_layers\": 1")),
-              Window(64, 1));
-    EXPECT_EQ(window(family(name, "\"use_sliding_window\": true, \"sliding_window\": null")), Window(0, 0));
-    EXPECT_EQ(window(family(name, "\"use_sliding_window\": true")), Window(4096, 28));  // both by default
+              Window(64, {1, 2}));
+    EXPECT_EQ(window(family(name, "\"use_sliding_window\": true, \"sliding_window\": null")), kNoWindow);
+    EXPECT_EQ(window(family(name, "\"use_sliding_window\": true")), kNoWindow);  // both by default: from layer 28 on
   }
 }
 
@@ -213,10 +220,12 @@ TEST(ConfigJson, LayerTypesSayWhichLayersHaveTheWindow) {
   const auto types = [&](const std::string& a, const std::string& b, const std::string& c) {
     return "\"layer_types\": [" + a + ", " + b + ", " + c + "]";
   };
-  EXPECT_EQ(window(family("qwen2", types(full, full, full) + ", \"sliding_window\": 64")), Window(0, 0));
-  EXPECT_EQ(window(family("qwen2", types(full, sliding, full) + ", \"sliding_window\": 64")), Window(64, 1));
-  EXPECT_EQ(window(family("qwen3", types(sliding, sliding, sliding))), Window(4096, 0));
-  EXPECT_EQ(window(family("llama", types(full, full, sliding) + ", \"sliding_window\": 64")), Window(64, 2));
+  EXPECT_EQ(window(family("qwen2", types(full, full, full) + ", \"sliding_window\": 64")), kNoWindow);
+  EXPECT_EQ(window(family("qwen2", types(full, sliding, full) + ", \"sliding_window\": 64")), Window(64, {1}));
+  EXPECT_EQ(window(family("qwen3", types(sliding, full, sliding))), Window(4096, {0, 2}));
+  EXPECT_EQ(window(family("llama", types(full, full, full) + ", \"sliding_window\": 64")), kNoWindow);
+  EXPECT_MENTIONS(refusal(family("llama", types(full, full, sliding) + ", \"sliding_window\": 64")),
+                  "layer_types: give layers a sliding window, which transformers' llama does not have");
   EXPECT_MENTIONS(refusal(family("llama", types(full, full, sliding))), "sliding_window: is missing");
   EXPECT_MENTIONS(refusal(family("qwen2", types(full, full, "\"linear_attention\""))),
                   "layer_types: expected \"full_attention\" or \"sliding_attention\", found \"linear_attention\"");
@@ -227,41 +236,55 @@ TEST(ConfigJson, LayerTypesSayWhichLayersHaveTheWindow) {
 
 // --- rotary frequencies -------------------------------------------------------------------------------------------
 
-/// The scaling that is not computed, and from which length on.
-std::pair<RopeScaling, std::int64_t> scaling(const std::string& rope) {
-  const ModelConfig config = read_with("\"rope_scaling\": " + rope);
-  return {config.rope_scaling, config.rope_scaling_from};
-}
-using Scaling = std::pair<RopeScaling, std::int64_t>;
+ModelConfig scaled(const std::string& rope) { return read_with("\"rope_scaling\": " + rope); }
+RopeScaling scaling(const std::string& rope) { return scaled(rope).rope_scaling; }
 
-TEST(ConfigJson, KeepsScalingsThatAreNotComputed) {
-  EXPECT_EQ(scaling("{\"type\": \"linear\", \"factor\": 4.0}"), Scaling(RopeScaling::linear, 0));
-  EXPECT_EQ(scaling("{\"rope_type\": \"linear\", \"type\": \"linear\", \"factor\": 2}"),
-            Scaling(RopeScaling::linear, 0));
-  EXPECT_EQ(scaling("{\"type\": \"dynamic\", \"factor\": 2}"), Scaling(RopeScaling::dynamic, 512));
-  EXPECT_EQ(scaling("{\"type\": \"dynamic\", \"factor\": 2, \"original_max_position_embeddings\": 128}"),
-            Scaling(RopeScaling::dynamic, 128));
-  EXPECT_EQ(scaling("{\"rope_type\": \"yarn\", \"factor\": 4, \"original_max_position_embeddings\": 128}"),
-            Scaling(RopeScaling::yarn, 0));
-  EXPECT_EQ(scaling("{\"type\": \"longrope\", \"short_factor\": [1], \"long_factor\": [2]}"),
-            Scaling(RopeScaling::longrope, 0));
-  EXPECT_EQ(scaling("{\"type\": \"su\", \"short_factor\": [1], \"long_factor\": [2]}"),
-            Scaling(RopeScaling::longrope, 0));
+TEST(ConfigJson, ReadsScalings) {
+  EXPECT_EQ(scaling("{\"type\": \"linear\", \"factor\": 4.0}"), RopeScaling::linear);
+  EXPECT_EQ(scaled("{\"type\": \"linear\", \"factor\": 4.0}").rope_factor, 4.0);
+  EXPECT_EQ(scaling("{\"rope_type\": \"linear\", \"type\": \"linear\", \"factor\": 2}"), RopeScaling::linear);
+  EXPECT_EQ(scaling("{\"type\": \"dynamic\", \"factor\": 2}"), RopeScaling::dynamic);
+  EXPECT_EQ(scaling("{\"type\": \"longrope\", \"short_factor\": [1], \"long_factor\": [2]}"), RopeScaling::longrope);
+  EXPECT_EQ(scaling("{\"type\": \"su\", \"short_factor\": [1], \"long_factor\": [2]}"), RopeScaling::longrope);
   EXPECT_EQ(
       read_with("\"rope_parameters\": {\"rope_type\": \"yarn\", \"factor\": 4, \"rope_theta\": 5e5}").rope_scaling,
       RopeScaling::yarn);
 }
 
+TEST(ConfigJson, YarnsKeysThatAreAbsentOrNullFollow) {
+  const ModelConfig few = scaled("{\"rope_type\": \"yarn\", \"factor\": 4, \"original_max_position_embeddings\": 128}");
+  EXPECT_EQ(few.rope_original_positions, 128);
+  EXPECT_EQ(few.rope_low_freq_factor, 1);
+  EXPECT_EQ(few.rope_high_freq_factor, 32);
+  EXPECT_TRUE(few.rope_truncate);
+  EXPECT_DOUBLE_EQ(few.rope_attention_factor, 0.1 * std::log(4.0) + 1);
+  EXPECT_EQ(scaled("{\"rope_type\": \"yarn\", \"factor\": 4}").rope_original_positions,
+            512);  // max_position_embeddings
+  const ModelConfig all = scaled(
+      "{\"rope_type\": \"yarn\", \"factor\": null, \"original_max_position_embeddings\": 256, \"beta_fast\": 16, "
+      "\"beta_slow\": 2, \"mscale\": 0.5, \"mscale_all_dim\": 2, \"truncate\": false}");
+  EXPECT_EQ(all.rope_factor, 2);  // 512 / 256
+  EXPECT_EQ(all.rope_low_freq_factor, 2);
+  EXPECT_EQ(all.rope_high_freq_factor, 16);
+  EXPECT_FALSE(all.rope_truncate);
+  EXPECT_DOUBLE_EQ(all.rope_attention_factor, (0.05 * std::log(2.0) + 1) / (0.2 * std::log(2.0) + 1));
+  // Beside the scaling the key counts before the one in it, as in transformers.
+  EXPECT_EQ(
+      read_with("\"original_max_position_embeddings\": 64, \"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": "
+                "4, \"original_max_position_embeddings\": 128}")
+          .rope_original_positions,
+      64);
+}
+
 TEST(ConfigJson, AScalingByOneIsNone) {
-  const Scaling none(RopeScaling::none, 0);
-  EXPECT_EQ(scaling("{\"type\": \"linear\", \"factor\": 1.0}"), none);
-  EXPECT_EQ(scaling("{\"type\": \"yarn\", \"factor\": 1.0}"), none);
-  EXPECT_EQ(scaling("{\"type\": \"default\"}"), none);
-  EXPECT_EQ(scaling("{}"), none);
+  EXPECT_EQ(scaling("{\"type\": \"linear\", \"factor\": 1.0}"), RopeScaling::none);
+  EXPECT_EQ(scaled("{\"type\": \"yarn\", \"factor\": 1.0, \"beta_slow\": 50}"), read_with("\"rope_scaling\": null"));
+  EXPECT_EQ(scaling("{\"type\": \"default\"}"), RopeScaling::none);
+  EXPECT_EQ(scaling("{}"), RopeScaling::none);
   // Its attention factor scales all the same.
-  EXPECT_EQ(scaling("{\"type\": \"yarn\", \"factor\": 1.0, \"attention_factor\": 1.2}").first, RopeScaling::yarn);
+  EXPECT_EQ(scaling("{\"type\": \"yarn\", \"factor\": 1.0, \"attention_factor\": 1.2}"), RopeScaling::yarn);
   // Beyond the context dynamic scaling goes by the length, whatever the factor.
-  EXPECT_EQ(scaling("{\"type\": \"dynamic\", \"factor\": 1.0}"), Scaling(RopeScaling::dynamic, 512));
+  EXPECT_EQ(scaling("{\"type\": \"dynamic\", \"factor\": 1.0}"), RopeScaling::dynamic);
 }
 
 TEST(ConfigJson, RefusesScalingsThatSayTooLittle) {
@@ -307,7 +330,8 @@ TEST(ConfigJson, RefusalsNameTheNearestFamilyThatWorks) {
   EXPECT_MENTIONS(type("llama3"), "did you mean llama?");
   EXPECT_MENTIONS(type("LLaMA"), "did you mean llama?");
   EXPECT_MENTIONS(type("minstral"), "did you mean mistral?");
-  EXPECT_MENTIONS(type("something_new"), "known types are llama, qwen2, qwen3, mistral, mixtral, qwen3_moe, olmoe");
+  EXPECT_MENTIONS(type("something_new"),
+                  "known types are llama, qwen2, qwen3, mistral, mixtral, qwen3_moe, olmoe, ministral");
   EXPECT_MENTIONS(refusal(replaced(kLlama, "\"llama\"", "7")), "model_type: expected a text, found 7");
 }
 
@@ -338,10 +362,11 @@ TEST(ConfigJson, WhatOtherFamiliesChangeIsNotPassedOver) {
 }
 
 TEST(ConfigJson, SaysWhatAFileWithoutAModelTypeIs) {
-  EXPECT_MENTIONS(refusal(replaced(kLlama, "\"model_type\": \"llama\",", "")),
-                  "model_type: is missing; expected one of llama, qwen2, qwen3, mistral, mixtral, qwen3_moe, olmoe; "
-                  "architectures has "
-                  "\"LlamaForCausalLM\", which is \"model_type\": \"llama\": add it");
+  EXPECT_MENTIONS(
+      refusal(replaced(kLlama, "\"model_type\": \"llama\",", "")),
+      "model_type: is missing; expected one of llama, qwen2, qwen3, mistral, mixtral, qwen3_moe, olmoe, ministral; "
+      "architectures has "
+      "\"LlamaForCausalLM\", which is \"model_type\": \"llama\": add it");
   EXPECT_MENTIONS(refusal(replaced(kLlama, "model_type", "modeltype")), "there is modeltype: did you mean model_type?");
   EXPECT_MENTIONS(refusal("{\"dim\": 4096, \"n_layers\": 32, \"n_heads\": 32}"), "params.json");
   EXPECT_MENTIONS(refusal("{\"tokenizer_class\": \"LlamaTokenizer\"}"), "configuration of a tokenizer");

@@ -69,7 +69,7 @@ TEST(FrozenLayers, ModelsWithOtherLayersFreezeWhatIsLeft) {
 TEST(FrozenLayers, ModelFlopsAreOfWhatIsComputed) {
   const BatchShape batch{2, 32};
   const double tokens = 64, qkv = 8192, behind = 4096 + 24576, head = 16384;
-  const double attention = attention_spec(small::llama().config, batch).forward_flops();
+  const double attention = attention_spec(small::llama().config, batch, 0).forward_flops();
   const auto flops = [&](const std::vector<std::string>& names) {
     return model_flops(small::frozen(small::llama(), names), batch);
   };

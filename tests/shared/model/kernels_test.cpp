@@ -95,6 +95,29 @@ TEST(Kernels, PackedRowsAttendByDocument) {
   EXPECT_DOUBLE_EQ(model_flops(model, batch), 6.0 * (3 * kLayer + 16384) * kTokens + 3.0 * 3 * kAttention * 480 / 1024);
 }
 
+/// A window of 8 in sequences of 32 leaves 32^2 - 24^2 = 448 of 1024 squares; in documents of 15 tokens of mean a window of
+/// 10 leaves 480 - 32 / 15 x 5^2.
+TEST(Kernels, WindowsHideWhatIsBeforeThem) {
+  ModelConfig windowed = config();
+  windowed.sliding_window = 8;
+  windowed.window_layers = {0, 2};
+  const Model model = make_model(windowed);
+  EXPECT_EQ(model.layers[1].window, 8);
+  EXPECT_EQ(model.layers[2].window, 0);
+  const auto flops = [&](BatchShape batch, std::int64_t window) {
+    return kernel_flops(template_kernels(model, LayerKind::decoder, Pass::forward, batch, {Keep::input, {}, 0}, false,
+                                         true, 4, window)) -
+           2.0 * kLayer * kTokens;
+  };
+  EXPECT_DOUBLE_EQ(flops(kBatch, 8), kAttention * 448 / 1024);
+  for (const std::int64_t none : {0, 32, 100}) EXPECT_DOUBLE_EQ(flops(kBatch, none), kAttention);
+  const BatchShape packed{2, 32, BatchKind::packed, 480};
+  EXPECT_NEAR(flops(packed, 10), kAttention * (480 - 32.0 / 15 * 25) / 1024, 1e-6 * kAttention);
+  EXPECT_NEAR(flops(packed, 15), kAttention * 480 / 1024, 1e-6 * kAttention);
+  EXPECT_DOUBLE_EQ(model_flops(model, kBatch),
+                   6.0 * (3 * kLayer + 16384) * kTokens + 3.0 * kAttention * (1 + 2 * 448.0 / 1024));
+}
+
 TEST(Kernels, TiedModelComputesItsProjectionAllTheSame) {
   ModelConfig tied = config();
   tied.tied_embeddings = true;

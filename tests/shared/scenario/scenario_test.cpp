@@ -372,32 +372,33 @@ TEST_F(ScenarioFile, UnknownTablesAndKeysAreErrors) {
   EXPECT_MENTIONS(refusal(replaced(kScenario, "[workload]", "ram = \"1 GB\"\n[workload]")), "did you mean dram?");
 }
 
-TEST_F(ScenarioFile, ASequenceMayNotReachTheModelsWindow) {
-  const std::string mistral = replaced(kModel, "\"llama\"", "\"mistral\", \"num_key_value_heads\": 4");
-  folder_.write("models/m.json", replaced(mistral, "\"vocab_size\"", "\"sliding_window\": 128, \"vocab_size\""));
-  EXPECT_EQ(read(kScenario).model.config.sliding_window, 128);  // 128 tokens
-  EXPECT_MENTIONS(refusal(replaced(kScenario, "sequence_length = 128", "sequence_length = 129")),
-                  "s.toml:6: [workload] sequence_length: 129 tokens are more than the sliding window of 128");
-  // Absent, it is MistralConfig's 4096.
-  folder_.write("models/m.json", mistral);
-  EXPECT_EQ(read(replaced(kScenario, "sequence_length = 128", "sequence_length = 4096")).sequence_length, 4096);
-  EXPECT_MENTIONS(refusal(replaced(kScenario, "sequence_length = 128", "sequence_length = 8192")), "of 4096");
-  // More layers than config.json has may be more than those without a window.
+TEST_F(ScenarioFile, OtherLayersHaveTheWindowsOfTheirPlacesInTheModel) {
   folder_.write("models/m.json",
                 replaced(replaced(kModel, "\"llama\"", "\"qwen2\", \"num_key_value_heads\": 4"), "\"vocab_size\"",
-                         "\"use_sliding_window\": true, \"sliding_window\": 64, \"max_window_layers\": 3, "
+                         "\"use_sliding_window\": true, \"sliding_window\": 64, \"max_window_layers\": 1, "
                          "\"vocab_size\""));
-  EXPECT_EQ(read(kScenario).model.config.first_window_layer, 3);
-  EXPECT_MENTIONS(error_text([&] { read(kScenario, {"model.layers=4"}); }), "sliding window of 64");
+  const ModelConfig config = read(kScenario).model.config;
+  EXPECT_EQ(config.sliding_window, 64);
+  std::vector<int> windows;  // all but the first
+  for (int i = 1; i < static_cast<int>(config.decoder_layers); ++i) windows.push_back(i);
+  EXPECT_EQ(config.window_layers, windows);
+  const std::int64_t layers = config.decoder_layers;
+  const ModelConfig deeper = read(kScenario, {"model.layers=" + std::to_string(layers + 2)}).model.config;
+  windows.push_back(static_cast<int>(layers) + 1);  // the two behind are as the first two
+  EXPECT_EQ(deeper.window_layers, windows);
+  const ModelConfig one = read(kScenario, {"model.layers=1"}).model.config;
+  EXPECT_EQ(one.sliding_window, 0);
+  EXPECT_TRUE(one.window_layers.empty());
 }
 
 TEST_F(ScenarioFile, NotesWhatIsNoError) {
   EXPECT_TRUE(read(kScenario).notes.empty());
   EXPECT_EQ(read(replaced(kScenario, "sequence_length = 128", "sequence_length = 513")).notes.size(), 1u);
-  folder_.write("models/m.json", replaced(kModel, "\"vocab_size\"",
-                                          "\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}, \"vocab_size\""));
+  folder_.write("models/m.json",
+                replaced(kModel, "\"vocab_size\"",
+                         "\"rope_scaling\": {\"type\": \"proportional\", \"factor\": 2}, \"vocab_size\""));
   ASSERT_EQ(read(kScenario).notes.size(), 1u);
-  EXPECT_MENTIONS(read(kScenario).notes[0], "rope_type \"linear\"");
+  EXPECT_MENTIONS(read(kScenario).notes[0], "rope_type \"proportional\"");
 }
 
 TEST_F(ScenarioFile, FilesMustExist) {

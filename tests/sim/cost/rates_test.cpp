@@ -403,6 +403,20 @@ TEST(PackedAttention, ScalesPointsOfPackedRowsAlone) {
                   "nobody has timed the kernel \"packed attention backward\"");
 }
 
+// Of sequences of 1000 a window of 100 leaves 1000^2 - 900^2 = 190,000 squares: 1.9456e8 FLOPs and the same tiles.
+TEST(WindowedAttention, RunsAsPackedRowsDo) {
+  Kernel kernel = attention(KernelKind::attention_forward, 1, 1000);
+  kernel.attention.window = 100;
+  EXPECT_DOUBLE_EQ(burst(plain_gpu(), kernel), (0.19456 + 0.131072) / 0.2);
+  Gpu gpu = plain_gpu();
+  gpu.attentions = {{1, 1000, 8, 2, 64, 1.0, 3.0}};
+  EXPECT_MENTIONS(error_text([&] { burst(gpu, kernel); }), "calibrate with a scenario that has such windows");
+  gpu.attentions.push_back({1, 1000, 8, 2, 64, 0.25, 0.5, 0, 0, 0, 100});
+  gpu.attentions.push_back({1, 1000, 8, 2, 64, 0.75, 0.5, 0, 0, 0, 500});
+  EXPECT_DOUBLE_EQ(burst(gpu, kernel), 0.25);
+  EXPECT_DOUBLE_EQ(burst(gpu, attention(KernelKind::attention_forward, 1, 1000)), 1.0);
+}
+
 // 1e7 FLOPs at 1e9 per second, and 2 ms to fill and drain; 4e6 bytes at 0.8e12 per second likewise.
 TEST(Fill, IsPaidByEveryKernelWithoutATable) {
   Gpu gpu = plain_gpu();
