@@ -66,7 +66,7 @@ class TierOnDevice : public Memory {
 class PinnedMemory : public HostMemory {
  public:
   PinnedMemory(std::int64_t bytes, std::int64_t limit)
-      : HostMemory(bytes, "dram"), direct_bytes_(bytes), limit_(limit) {
+      : HostMemory(bytes, "dram", free_for_arena(bytes, true)), direct_bytes_(bytes), limit_(limit) {
     if (bytes == 0) return;
     try {
       registration_ = pin(bytes);

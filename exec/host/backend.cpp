@@ -50,9 +50,9 @@ class HostBackend : public Backend {
   }
 
   std::unique_ptr<Memory> allocate(TierKind kind, std::int64_t bytes) override {
-    if (kind == TierKind::hbm) return std::make_unique<HostMemory>(bytes, "hbm");
+    if (kind == TierKind::hbm) return std::make_unique<HostMemory>(bytes, "hbm", free_for_arena(bytes, false));
     const std::int64_t limit = options_.pinned_limit_bytes;
-    if (limit < 0 || limit >= bytes) return std::make_unique<HostMemory>(bytes, "dram");
+    if (limit < 0 || limit >= bytes) return std::make_unique<HostMemory>(bytes, "dram", free_for_arena(bytes, false));
     pinned_ = {limit, pinning_refused_text(bytes, limit, kPinnedLimit, read_memory_limits())};
     return std::make_unique<PartlyPinned>(bytes, limit);
   }

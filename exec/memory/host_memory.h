@@ -11,7 +11,7 @@ namespace penstock::exec {
 class HostMemory : public Memory {
  public:
   /// Throws DoesNotFit, as Arena does.
-  HostMemory(std::int64_t bytes, const char* what) : arena_(bytes, what) {}
+  HostMemory(std::int64_t bytes, const char* what, const FreeMemory& free = {}) : arena_(bytes, what, free) {}
 
   std::int64_t bytes() const override { return arena_.bytes(); }
   std::byte* address() const override { return arena_.data(); }

@@ -176,7 +176,7 @@ BesideMemory beside_memory(const RunSetup& setup, const Training& training) {
   const std::int64_t copy = setup.save ? setup.save->set_aside_bytes() : 0;
   const std::int64_t peak = peak_resident_bytes();
   return {peak < 0 ? -1 : std::max<std::int64_t>(0, peak - arenas - copy), setup.beside.total(arenas),
-          setup.backend->context_bytes()};
+          setup.backend->context_bytes(), setup.host_bytes - read_memory_limits().usable_bytes() - arenas - copy};
 }
 
 std::string tail_text(const RunSetup& setup, const ExecutorResult& result, const std::optional<Speed>& speed,
@@ -192,6 +192,8 @@ std::string tail_text(const RunSetup& setup, const ExecutorResult& result, const
   if (beside.gpu_bytes > 0)
     held +=
         fmt::format("{}{} of GPU memory for context and libraries", held.empty() ? "" : ", ", size(beside.gpu_bytes));
+  if (!held.empty() && beside.machine_bytes > 0)
+    held += fmt::format("; {} less are free on the machine", size(beside.machine_bytes));
   if (!held.empty()) text += fmt::format("beside the arenas: {}\n", held);
   const std::string drive =
       sim::drive_text(setup.schedule, setup.scenario.machine.nvme, speed ? speed->step_seconds : 0);
@@ -237,6 +239,7 @@ ordered_json result_json(const RunSetup& setup, const Training& training, const 
                        {"beside_arenas",
                         {{"host_bytes", beside.host_bytes},
                          {"host_counted_bytes", beside.counted_bytes},
+                         {"machine_bytes", beside.machine_bytes},
                          {"gpu_bytes", beside.gpu_bytes}}}};
   if (!setup.weights.empty()) json["weights"] = setup.weights;
   if (setup.store != nullptr)

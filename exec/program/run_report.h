@@ -41,6 +41,9 @@ std::optional<Speed> measure(const RunSetup& setup, const Timeline& timeline);
 struct BesideMemory {
   std::int64_t host_bytes = 0, counted_bytes = 0;  // -1: the system does not say
   std::int64_t gpu_bytes = 0;                      // 0: no GPU
+  // What is free on the machine fell by so much more than the arenas: the driver's and the system's share is in it, and
+  // what other programs took or gave back meanwhile.
+  std::int64_t machine_bytes = 0;
 };
 BesideMemory beside_memory(const RunSetup& setup, const Training& training);
 

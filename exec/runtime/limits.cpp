@@ -97,6 +97,12 @@ MemoryLimits read_memory_limits(const fs::path& root) {
   return limits;
 }
 
+FreeMemory free_for_arena(std::int64_t bytes, bool pinned) {
+  constexpr std::int64_t kSystemBytes = std::int64_t{256} << 20;
+  // Half of what a run counts with for pinning (run_memory.cpp): what there is was free a moment ago.
+  return {[] { return read_memory_limits().usable_bytes(); }, pinned ? kSystemBytes + bytes / 100 : bytes / 512};
+}
+
 std::int64_t host_arena_bytes(const Schedule& schedule, const std::vector<std::int64_t>& arena_bytes,
                               bool hbm_is_host) {
   std::int64_t bytes = 0;
@@ -119,13 +125,20 @@ void require_host_memory(const Schedule& schedule, const std::vector<std::int64_
   }
   if (needed <= limits.usable_bytes()) return;
   const bool container = limits.usable_bytes() < limits.available_bytes;
+  std::int64_t room = beside.largest_arenas(limits.usable_bytes());
+  for (std::size_t i = 0; i < schedule.tiers.size(); ++i)
+    if (hbm_is_host && schedule.tiers[i].kind == TierKind::hbm) room -= arena_bytes[i];
+  const std::string set =
+      room > 0 ? fmt::format(" What fits is planned with machine.dram = \"{} MiB\" and machine.reserve = \"0 B\".",
+                             room >> 20)
+               : std::string();
   throw DoesNotFit(fmt::format(
       "host memory: the run's arenas in it ({}) and {} beside them need {:.2f} GiB; {} leaves {:.2f} "
-      "GiB, {:.2f} GiB too few. Nothing was started.",
+      "GiB, {:.2f} GiB too few. Nothing was started.{}",
       parts, format_bytes(static_cast<double>(beside.total(arenas))), static_cast<double>(needed) / (1 << 30),
       container ? "the container's limit" : "what is free on this machine",
       static_cast<double>(limits.usable_bytes()) / (1 << 30),
-      static_cast<double>(needed - limits.usable_bytes()) / (1 << 30)));
+      static_cast<double>(needed - limits.usable_bytes()) / (1 << 30), set));
 }
 
 }  // namespace penstock::exec

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "exec/memory/arena.h"
 #include "exec/runtime/run_memory.h"
 #include "shared/ir/schedule.h"
 
@@ -26,6 +27,10 @@ struct MemoryLimits {
 
 /// `root` is "/" but in tests.
 MemoryLimits read_memory_limits(const std::filesystem::path& root = "/");
+
+/// What an arena of a run may take, by read_memory_limits: it leaves its page tables, and where it is pinned what the
+/// driver needs for that and a little for the system.
+FreeMemory free_for_arena(std::int64_t bytes, bool pinned);
 
 /// The arenas that lie in host memory, together.
 std::int64_t host_arena_bytes(const Schedule& schedule, const std::vector<std::int64_t>& arena_bytes, bool hbm_is_host);

@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -60,6 +62,36 @@ TEST(Arena, IsZeroedAndItsOwn) {
 }
 
 TEST(Arena, OfNothingHasNoMemory) { EXPECT_EQ(Arena(0, "test").data(), nullptr); }
+
+std::string refusal(std::int64_t bytes, const FreeMemory& free) {
+  try {
+    const Arena arena(bytes, "test", free);
+    return "";
+  } catch (const DoesNotFit& error) {
+    return error.what();
+  }
+}
+
+TEST(Arena, IsNotTakenWhereTooLittleIsFree) {
+  constexpr std::int64_t kMiB = 1 << 20;
+  int looks = 0;
+  const FreeMemory enough{[&] { return ++looks, 9 * kMiB; }, kMiB};
+  EXPECT_EQ(refusal(8 * kMiB, enough), "");
+  EXPECT_EQ(looks, 1);
+  const std::string text = refusal(8 * kMiB + 1, enough);
+  EXPECT_NE(text.find("0 B were taken: this machine has 9.00 MiB left"), std::string::npos) << text;
+}
+
+TEST(Arena, GivesUpWhereFreeMemoryFallsFasterThanItTakes) {
+  // Another program takes as much as the arena does: it is noticed at the first look, after one step of the two.
+  std::atomic<int> looks = 0;
+  const std::int64_t bytes = 2 * kFreeMemoryStep, least = 1 << 20;
+  const FreeMemory shrinking{[&] { return bytes + least - 2 * kFreeMemoryStep * looks++; }, least};
+  const std::string text = refusal(bytes, shrinking);
+  EXPECT_NE(text.find("too few. Other programs"), std::string::npos) << text;
+  EXPECT_GE(looks, 2);
+  EXPECT_EQ(text.find("0 B were taken"), std::string::npos) << text;
+}
 
 TEST(Arena, WhatCannotBeReservedDoesNotFit) { EXPECT_THROW(Arena(std::int64_t{1} << 60, "test"), DoesNotFit); }
 

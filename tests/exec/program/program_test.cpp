@@ -43,6 +43,7 @@ TEST_F(ProgramTest, RunSaysWhatArenasCouldTakeAndWhatLayBesideThem) {
   for (const nlohmann::json& tier : result["memory"]) EXPECT_LE(tier["arena_bytes"], tier["usable_bytes"]);
   EXPECT_GT(result["beside_arenas"]["host_counted_bytes"], 0);
   EXPECT_EQ(result["beside_arenas"]["gpu_bytes"], 0);
+  EXPECT_TRUE(result["beside_arenas"]["machine_bytes"].is_number());
   const Outcome outcome = run("run s.toml --steps 1");
   EXPECT_NE(outcome.out.find("beside the arenas: "), std::string::npos) << outcome.out;
   EXPECT_NE(outcome.out.find(" usable: "), std::string::npos) << outcome.out;

@@ -67,6 +67,8 @@ TEST(MemoryLimits, ArenasThatExceedThemAreRefusedByHowMuch) {
     EXPECT_NE(std::string(error.what()).find("64.00 MiB beside them"), std::string::npos) << error.what();
     EXPECT_NE(std::string(error.what()).find("need 5.06 GiB"), std::string::npos) << error.what();
     EXPECT_NE(std::string(error.what()).find("1.56 GiB too few"), std::string::npos) << error.what();
+    // 3.5 GiB less 64 MiB and the 2 GiB of HBM.
+    EXPECT_NE(std::string(error.what()).find("machine.dram = \"1472 MiB\""), std::string::npos) << error.what();
   }
 }
 

@@ -43,7 +43,7 @@ TEST(UsableMemory, AProfilesCapacitiesAreWithoutTheSystemsShare) {
   Machine machine = desktop(150'109'880'320, 134'377'406'464);
   machine.measured = true;
   EXPECT_EQ(context_bytes(machine), 832 * kMiB);
-  EXPECT_EQ(reserve_bytes(machine), kGiB / 2 + 134'377'406'464 / 100);
+  EXPECT_EQ(reserve_bytes(machine), kGiB + 134'377'406'464 / 100 * 2);
 }
 
 TEST(UsableMemory, WhereTheCpuPlaysTheGpuNothingIsKept) {
