@@ -20,27 +20,35 @@ std::int64_t call_bytes(std::int64_t heads, std::int64_t queries, std::int64_t k
   return heads * (order + 8 * queries * head_dim + 8 * keys * head_dim + 8 * queries) + kSlack;
 }
 
+/// Of `groups` key-value heads of a chunk: the call, and what it and the calls before it have made.
+std::int64_t chunk_call_bytes(const AttentionSpec& chunk, std::int64_t keys, std::int64_t groups, bool deterministic) {
+  const std::int64_t heads = groups * chunk.group();
+  const std::int64_t sums = 4 * heads * chunk.length * chunk.head_dim;
+  const std::int64_t parts = 4 * groups * keys * chunk.head_dim;
+  return call_bytes(heads, chunk.length, keys, chunk.head_dim, deterministic) + sums + parts;
+}
+
 AttentionPiece chunk_piece(const Model& model, BatchShape chunk, bool deterministic) {
-  constexpr std::int64_t kAlignment = 64;
-  const ModelConfig& config = model.config;
-  const std::int64_t queries = chunk.sequence_length, keys = chunk.chunk_tokens;
-  AttentionPiece piece{1, 0, 0, keys};
-  if (chunk.kind != BatchKind::windows || queries % kAlignment != 0 || keys % kAlignment != 0 || queries < kTile ||
-      config.head_dim % 8 != 0 || config.head_dim > 128)
-    return piece;
-  const std::int64_t heads_per_group = config.heads / config.kv_heads;
-  const auto bytes = [&](std::int64_t groups) {
-    const std::int64_t sums = 4 * groups * heads_per_group * queries * config.head_dim;
-    const std::int64_t parts = 4 * groups * keys * config.head_dim;
-    return call_bytes(groups * heads_per_group, queries, keys, config.head_dim, deterministic) + sums + parts;
-  };
-  for (std::int64_t groups = config.kv_heads; groups >= 1 && piece.kv_groups == 0; --groups)
-    if (config.kv_heads % groups == 0 && bytes(groups) <= kAttentionWorkspaceBudget) piece.kv_groups = groups;
-  if (piece.kv_groups > 0) piece.bytes = bytes(piece.kv_groups);
+  const AttentionSpec spec = attention_spec(model.config, chunk, 0);
+  AttentionPiece piece{1, 0, 0, chunk.chunk_tokens};
+  piece.kv_groups = chunk_groups_per_call(spec, piece.keys, deterministic);
+  if (piece.kv_groups > 0) piece.bytes = chunk_call_bytes(spec, piece.keys, piece.kv_groups, deterministic);
   return piece;
 }
 
 }  // namespace
+
+std::int64_t chunk_groups_per_call(const AttentionSpec& chunk, std::int64_t keys, bool deterministic) {
+  constexpr std::int64_t kAlignment = 64;
+  if (chunk.rows != BatchKind::windows || chunk.window > 0 || chunk.length % kAlignment != 0 ||
+      keys % kAlignment != 0 || chunk.length < kTile || chunk.head_dim % 8 != 0 || chunk.head_dim > 128)
+    return 0;
+  for (std::int64_t groups = chunk.kv_heads; groups >= 1; --groups)
+    if (chunk.kv_heads % groups == 0 &&
+        chunk_call_bytes(chunk, keys, groups, deterministic) <= kAttentionWorkspaceBudget)
+      return groups;
+  return 0;
+}
 
 AttentionPiece attention_backward_piece(const Model& model, BatchShape batch, bool deterministic) {
   if (batch.is_cut()) return chunk_piece(model, batch, deterministic);

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "shared/model/activations.h"
+#include "shared/model/attention.h"
 #include "shared/model/model.h"
 
 namespace penstock {
@@ -26,6 +27,10 @@ struct AttentionPiece {
   std::int64_t bytes = 0;      // bound on the workspace of one call
   std::int64_t keys = 0;       // of a chunk
 };
+
+/// Key-value heads, with the query heads that read them, that one call of a chunk's backward covers against `keys` keys;
+/// 0: the chunk is for our own kernels.
+std::int64_t chunk_groups_per_call(const AttentionSpec& chunk, std::int64_t keys, bool deterministic = true);
 
 /// Deterministic: cuDNN's workspace is 2 bytes x heads x length^2 per sequence (length rounded up to 128), the fp32
 /// gradient of the queries and two fp32 rows of statistics; measured with cuDNN 9.19 on an H200 within 1 % for lengths

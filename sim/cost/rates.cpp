@@ -162,12 +162,11 @@ double attention_rate(const Gpu& gpu, const Kernel& kernel) {
          (length + (forward ? gpu.attention.half_length : gpu.attention.backward_half_length));
 }
 
-/// Of a chunk: whether the library takes it (shared/model/library_workspace.h).
-bool is_for_library(const AttentionSpec& chunk, bool ordered_backward) {
-  const bool has_room =
-      !ordered_backward || 2 * chunk.group() * chunk.length * chunk.length < kAttentionWorkspaceBudget;
-  return chunk.rows == BatchKind::windows && chunk.length % 64 == 0 && chunk.past % 64 == 0 && chunk.length >= 128 &&
-         has_room;
+/// Of a chunk: whether the library takes it. Its length stands for that of the chunks before it.
+bool is_for_library(const AttentionSpec& chunk, bool backward, bool ordered) {
+  const bool aligned = chunk.rows == BatchKind::windows && chunk.window == 0 && chunk.length % 64 == 0 &&
+                       chunk.past % 64 == 0 && chunk.length >= 128;
+  return aligned && (!backward || chunk_groups_per_call(chunk, chunk.length, ordered) > 0);
 }
 
 /// Whether a point tells of the kernel that computes `spec`. A chunk's is the same whatever its rows.
@@ -176,11 +175,13 @@ bool tells_of(const AttentionPoint& point, const AttentionSpec& spec, bool is_ch
   return timed.is_chunk == is_chunk && (timed.window > 0) == (spec.window > 0) && (is_chunk || timed.rows == spec.rows);
 }
 
-const AttentionPoint* nearest_attention(const Gpu& gpu, const AttentionSpec& spec, bool is_chunk) {
+/// Among the points that `counts`.
+template <typename Counts>
+const AttentionPoint* nearest_attention(const Gpu& gpu, const AttentionSpec& spec, bool is_chunk, Counts counts) {
   const AttentionPoint* nearest = nullptr;
   double nearest_distance = std::numeric_limits<double>::infinity();
   for (const AttentionPoint& point : gpu.attentions) {
-    if (!tells_of(point, spec, is_chunk)) continue;
+    if (!tells_of(point, spec, is_chunk) || !counts(spec_of(point))) continue;
     const auto apart = [](std::int64_t a, std::int64_t b) {
       return distance(static_cast<double>(a), static_cast<double>(b));
     };
@@ -228,16 +229,26 @@ KernelSeconds attention_seconds(const Gpu& gpu, const Kernel& kernel, double rat
   const bool backward = kernel.kind == KernelKind::attention_backward;
   const AttentionSpec& spec = kernel.attention;
   const bool hides = spec.rows == BatchKind::packed || spec.window > 0;
-  const bool is_own = hides || (spec.is_chunk && !is_for_library(spec, backward && gpu.deterministic));
+  const auto own = [&](const AttentionSpec& of) {
+    return of.rows == BatchKind::packed || of.window > 0 ||
+           (of.is_chunk && !is_for_library(of, backward, gpu.deterministic));
+  };
+  const bool is_own = own(spec);
   if (spec.is_chunk)
     if (const KernelSeconds seconds = between_pasts(gpu, spec, backward); seconds.burst > 0) return seconds;
-  const AttentionPoint* nearest = nearest_attention(gpu, spec, spec.is_chunk);
-  double share = is_own && !gpu.is_host && nearest == nullptr ? kOwnAttentionShare : 1.0;
-  // Chunks that nobody timed, by the rows that the library took.
+  const auto any = [](const AttentionSpec&) { return true; };
+  const auto same_kernel = [&](const AttentionSpec& of) { return gpu.is_host || own(of) == is_own; };
+  const AttentionPoint* nearest = nearest_attention(gpu, spec, spec.is_chunk, same_kernel);
+  // Chunks of which nobody timed the kernel that computes them, by those of the other kernel, then by the rows that the
+  // library took.
+  if (nearest == nullptr && spec.is_chunk) nearest = nearest_attention(gpu, spec, true, any);
   AttentionSpec whole = spec;
   whole.rows = BatchKind::windows;
   whole.window = 0;
-  if (nearest == nullptr && spec.is_chunk) nearest = nearest_attention(gpu, whole, false);
+  double share = 1;
+  if (!gpu.is_host && (nearest == nullptr || own(spec_of(*nearest)) != is_own))
+    share = is_own ? kOwnAttentionShare : nearest == nullptr ? 1 : 1 / kOwnAttentionShare;
+  if (nearest == nullptr && spec.is_chunk) nearest = nearest_attention(gpu, whole, false, any);
   const auto flops_of = [&](const AttentionSpec& of) {
     return (is_own ? of.tiled_flops() : of.forward_flops()) * (backward ? kAttentionBackwardFlops : 1.0);
   };

@@ -79,6 +79,15 @@ void set_first(PolicyParameters& p, int layers, Keep keep, TierKind tier) {
   p.first_activations = tier;
 }
 
+/// Whether the GPU's library computes attention of chunks of so many tokens; our own kernel, for all others, is slower by
+/// far. On the host one kernel computes all.
+bool is_for_library(const Scenario& scenario, std::int64_t chunk_tokens) {
+  if (scenario.machine.gpu.is_host) return true;
+  BatchShape sequence = scenario.shape(1);
+  sequence.chunk_tokens = chunk_tokens;
+  return attention_backward_piece(scenario.model, chunk_of(sequence, 0), scenario.run.deterministic).kv_groups > 0;
+}
+
 class Neighbours {
  public:
   Neighbours(const Candidate& from, const Scenario& scenario) : from_(from), scenario_(scenario) {
@@ -197,6 +206,7 @@ class Neighbours {
   void other_chunks() {
     for (const std::int64_t tokens : {from_.chunk_tokens / 2, 2 * from_.chunk_tokens}) {
       if (tokens < kFewestTokens || tokens >= scenario_.sequence_length) continue;
+      if (is_for_library(scenario_, from_.chunk_tokens) && !is_for_library(scenario_, tokens)) continue;
       result_.push_back(from_);
       result_.back().chunk_tokens = tokens;
     }
@@ -214,7 +224,10 @@ bool operator<(const Candidate& a, const Candidate& b) { return compared(a, b) <
 
 std::vector<std::int64_t> chunks_to_try(const Scenario& scenario) {
   if (scenario.sequence_length <= kShortSequence) return {};
-  return {16384, 8192};
+  const std::vector<std::int64_t> all{16384, 8192};
+  std::vector<std::int64_t> result = all;
+  std::erase_if(result, [&](std::int64_t tokens) { return !is_for_library(scenario, tokens); });
+  return result.empty() ? all : result;
 }
 
 void set_plan(const Candidate& plan, Scenario& scenario) {

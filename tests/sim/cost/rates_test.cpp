@@ -371,6 +371,29 @@ TEST(ChunkAttention, LiesBetweenThePointsOfItsChunk) {
   EXPECT_DOUBLE_EQ(burst(gpu, chunk_attention(320, 320)), 3.0);
 }
 
+// 4 queries per key: 2 x 4 x 16,384^2 bytes of workspace are within the budget, 2 x 4 x 32,768^2 are not. A chunk of
+// 32,768 is for our own kernel then, of which a point of the library's tells by its share: 4 times the squares and, with
+// half a tile behind each query, 32,768 (32,768 + 64) against 16,384 (16,384 + 64).
+TEST(ChunkAttention, PointsOfTheOtherKernelTellByItsShare) {
+  Gpu gpu = plain_gpu();
+  AttentionPoint library{1, 16384, 8, 2, 64, 1.0, 3.0};
+  library.past = 0;
+  gpu.attentions = {library};
+  Kernel kernel = chunk_attention(32768, 0);
+  EXPECT_DOUBLE_EQ(burst(gpu, kernel), 4.0);  // forward has no such limit
+  kernel.kind = KernelKind::attention_backward;
+  kernel.flops *= kAttentionBackwardFlops;
+  EXPECT_DOUBLE_EQ(burst(gpu, kernel), 3.0 * (2.0 * 32832) / 16448 / 0.4);
+  gpu.deterministic = false;
+  EXPECT_DOUBLE_EQ(burst(gpu, kernel), 12.0);
+  // A point of its own kernel comes first, however far it is: here chunks that are no multiple of 64.
+  gpu.deterministic = true;
+  AttentionPoint own{1, 1000, 8, 2, 64, 1.0, 2.0};
+  own.past = 0;
+  gpu.attentions.push_back(own);
+  EXPECT_DOUBLE_EQ(burst(gpu, kernel), 2.0 * (32768.0 * 32832) / (1000.0 * 1064));
+}
+
 /// Rows of 1000 whose documents' squared lengths add up to 100,000: a tenth of the square.
 Kernel packed_attention(KernelKind kind, std::int64_t sequences) {
   Kernel kernel = attention(kind, sequences, 1000);
