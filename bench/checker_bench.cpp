@@ -1,4 +1,5 @@
-// What a schedule of the largest size costs to check, write, read and measure: a 72B model with 160 micro-batches.
+// What a schedule of the largest size costs to check, write, read and measure: a 72B model with 160 micro-batches, and
+// with one sequence in up to 64 chunks, each of which reads the keys of all before it.
 // Run: bench/checker_bench
 #include <benchmark/benchmark.h>
 
@@ -30,8 +31,7 @@ ModelConfig large_model() {
   return config;
 }
 
-/// `group` micro-batches per layer visit; 0 = all.
-Schedule large_schedule(int group) {
+PolicyInput large_input() {
   PolicyInput input;
   input.model = make_model(large_model());
   input.sequence_length = 1024;
@@ -42,6 +42,12 @@ Schedule large_schedule(int group) {
   input.library_bytes = kLibraryWorkspaceBytes;
   input.host_threads = 16;
   input.parameters = preset_parameters("penstock");
+  return input;
+}
+
+/// `group` micro-batches per layer visit; 0 = all.
+Schedule large_schedule(int group) {
+  PolicyInput input = large_input();
   input.parameters.group = group;
   return make_schedule(input);
 }
@@ -68,6 +74,30 @@ void check(benchmark::State& state) {
   count(state, schedule);
 }
 BENCHMARK(check)->ArgName("group")->Arg(0)->Arg(16)->Unit(benchmark::kMillisecond);
+
+Schedule chunked_schedule(int chunks) {
+  PolicyInput input = large_input();
+  input.sequence_length = std::int64_t{8192} * chunks;
+  input.sequences = 1;
+  input.chunk_tokens = 8192;
+  input.parameters.activations = TierKind::dram;
+  return make_schedule(input);
+}
+
+void make_chunks(benchmark::State& state) {
+  Schedule schedule;
+  for (auto _ : state) schedule = chunked_schedule(static_cast<int>(state.range(0)));
+  count(state, schedule);
+}
+BENCHMARK(make_chunks)->ArgName("chunks")->Arg(16)->Arg(64)->Unit(benchmark::kMillisecond);
+
+void check_chunks(benchmark::State& state) {
+  const Schedule schedule = chunked_schedule(static_cast<int>(state.range(0)));
+  for (auto _ : state)
+    if (const auto faults = check_schedule(schedule, 1); !faults.empty()) state.SkipWithError(faults[0].text.c_str());
+  count(state, schedule);
+}
+BENCHMARK(check_chunks)->ArgName("chunks")->Arg(16)->Arg(64)->Unit(benchmark::kMillisecond);
 
 void write(benchmark::State& state) {
   const Schedule& schedule = prepared(state.range(0));

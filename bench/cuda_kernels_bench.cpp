@@ -297,6 +297,43 @@ void bench_attention(Bench& bench, Attention& attention, AttentionSpec s) {
   backward("unordered", unordered, false);
 }
 
+/// A chunk of a long sequence behind so many chunks of it, by the library and by our own kernels.
+void bench_chunk(Bench& bench, Attention& attention, const ModelConfig& config, std::int64_t tokens, int before) {
+  const Model m = make_model(config);
+  BatchShape sequence{1, tokens * (before + 1)};
+  sequence.chunk_tokens = tokens;
+  const BatchShape chunk = chunk_of(sequence, before);
+  const AttentionSpec s = attention_spec(config, chunk, 0);
+  const std::int64_t context = s.tokens() * s.context_columns(), keys = kv_elements(m, s.keys());
+  const DeviceMemory qkv = random_memory(s.tokens() * s.columns(), 1), d_context = random_memory(context, 1),
+                     kv = random_memory(keys, 1);
+  DeviceMemory out(2 * context), lse(4 * s.heads * s.length), d_qkv(2 * s.tokens() * s.columns()), d_kv(4 * keys),
+      library(library_workspace_bytes(m, sequence));
+  d_kv.fill(0);
+  const ChunkKeys hand{kv.as<std::uint16_t>(), d_kv.as<float>(), true};
+  const AttentionBackward t{nullptr,
+                            qkv.as<std::uint16_t>(),
+                            out.as<std::uint16_t>(),
+                            lse.as<float>(),
+                            d_context.as<std::uint16_t>(),
+                            d_qkv.as<std::uint16_t>(),
+                            hand};
+  const std::string name = fmt::format("chunk {} behind {} {}/{} d{}", tokens, s.past, s.heads, s.kv_heads, s.head_dim);
+  const LibraryWorkspace workspace{library.data(), library.bytes()};
+  const double flops = s.forward_flops(), backward = kAttentionBackwardFlops * flops;
+  bench.time("attention", name + " forward", flops, 0, [&] {
+    attention.forward(s, nullptr, qkv.as<std::uint16_t>(), hand, out.as<std::uint16_t>(), lse.as<float>(), workspace,
+                      bench.stream());
+  });
+  bench.time("attention", name + " backward", backward, 0,
+             [&] { attention.backward(s, t, attention_backward_piece(m, chunk), true, workspace, bench.stream()); });
+  bench.time("attention", name + " forward own", flops, 0, [&] {
+    own_attention_forward(s, nullptr, qkv.as<std::uint16_t>(), hand, out.as<std::uint16_t>(), lse.as<float>(),
+                          bench.stream());
+  });
+  bench.time("attention", name + " backward own", backward, 0, [&] { own_attention_backward(s, t, bench.stream()); });
+}
+
 void bench_elementwise(Bench& bench, const ModelConfig& config) {
   const Model m = make_model(config);
   const double tokens = static_cast<double>(kTokens), hidden = static_cast<double>(config.hidden),
@@ -528,6 +565,8 @@ int run(int argc, char** argv) {
          {AttentionSpec{16, 1024, 28, 4, 128}, AttentionSpec{16, 1024, 16, 2, 128}, AttentionSpec{16, 1024, 14, 2, 64},
           AttentionSpec{4, 4096, 28, 4, 128}, AttentionSpec{2, 8192, 32, 8, 128}})
       bench_attention(bench, attention, shape);
+    for (const int before : {0, 3, 7})
+      for (const std::int64_t tokens : {4096, 16384}) bench_chunk(bench, attention, kModels[1], tokens, before);
   }
   if (!attention_alone) {
     bench_cases(bench);

@@ -2,11 +2,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "shared/ir/checker.h"
+#include "shared/ir/memory.h"
 #include "shared/ir/schedule_json.h"
 #include "shared/policy/evaluation.h"
 #include "tests/shared/error_text.h"
@@ -204,6 +207,53 @@ TEST(ChunkedSchedules, AreThoseOfWholeSequencesWhereNothingIsCut) {
     const PolicyInput in = chunked_input(small::llama(), "penstock", chunk);
     EXPECT_EQ(schedule_hash(make_schedule(in)),
               schedule_hash(make_schedule(chunked_input(small::llama(), "penstock", 0))));
+  }
+}
+
+/// What HBM's arena holds of one sequence of so many tokens in chunks of 16.
+std::map<std::string, std::int64_t> hbm_of(const std::function<void(PolicyParameters&)>& set, std::int64_t tokens) {
+  PolicyInput in = chunked_input(small::llama(), "penstock", 16);
+  in.sequences = 1;
+  in.sequence_length = tokens;
+  set(in.parameters);
+  for (const TierMemory& tier : schedule_memory(make_schedule(in)))
+    if (tier.tier.kind == TierKind::hbm) return {tier.contents.begin(), tier.contents.end()};
+  return {};
+}
+
+/// Boundaries of a group (64 wide, bf16), keys and values of two sequences of a layer and their gradient (32 columns of
+/// each, fp32), or of all six layers; and the step's tokens. Everything else is of one chunk.
+TEST(ChunkedSchedules, TakeOfTheGpuWithTheLengthWhatTheReportNames) {
+  const Model model = small::llama();
+  const std::int64_t kv = 2 * kv_elements(model, 1), boundary = boundary_bytes(model, {1, 1}),
+                     decoders = model.layer_count() - 2;
+  struct Case {
+    const char* name;
+    std::function<void(PolicyParameters&)> set;
+    std::int64_t activations, keys_and_values;  // bytes per token
+  };
+  const Case cases[] = {
+      {"in DRAM", [](PolicyParameters& p) { p.keep = Keep::input, p.activations = TierKind::dram; }, boundary,
+       2 * kv + 2 * kv},
+      {"kept in DRAM", [](PolicyParameters& p) { p.keep = Keep::everything, p.activations = TierKind::dram; }, boundary,
+       2 * kv + 2 * kv},
+      {"in HBM", [](PolicyParameters& p) { p.keep = Keep::input, p.activations = TierKind::hbm; },
+       decoders * boundary + boundary, decoders * kv + 2 * kv},
+  };
+  for (const Case& each : cases) {
+    SCOPED_TRACE(each.name);
+    const auto shorter = hbm_of(each.set, 64), longer = hbm_of(each.set, 64 + 160);
+    for (const auto& [name, bytes] : longer) {
+      const std::int64_t more = bytes - (shorter.contains(name) ? shorter.at(name) : 0);
+      if (name == "activations")
+        EXPECT_EQ(more, 160 * each.activations);
+      else if (name == "keys and values")
+        EXPECT_EQ(more, 160 * each.keys_and_values);
+      else if (name == "step inputs")
+        EXPECT_LE(more, 160 * 16);
+      else
+        EXPECT_LE(std::abs(more), 1024) << name;  // padding
+    }
   }
 }
 
