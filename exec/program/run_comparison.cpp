@@ -32,11 +32,11 @@ RunComparison::RunComparison(const Scenario& scenario, const Schedule& schedule,
                              std::filesystem::path folder, std::filesystem::path schedule_file)
     : folder_(std::move(folder)), schedule_file_(std::move(schedule_file)), scenario_text_(scenario.text) {
   const int periods = recorded_steps - std::max(1, scenario.run.warmup_steps);
-  if (periods < 2)
+  if (periods < 1)
     throw InputError(
-        fmt::format("--compare needs 2 steady periods: {} recorded steps, of which {} warm up, have {}; "
-                    "take more with --steps",
-                    recorded_steps, scenario.run.warmup_steps, std::max(0, periods)));
+        fmt::format("--compare needs a steady period: {} recorded steps, of which {} warm up, have none; take more "
+                    "with --steps",
+                    recorded_steps, scenario.run.warmup_steps));
   predicted_ = sim::simulate(schedule, scenario.machine).timeline;
   predicted_.scenario = scenario.name;
   std::error_code error;

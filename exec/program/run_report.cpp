@@ -160,8 +160,9 @@ double predicted_step_seconds(const RunSetup& setup) {
 }
 
 std::optional<Speed> measure(const RunSetup& setup, const Timeline& timeline) {
-  if (timeline.steps - timeline.warmup_steps < 2) return std::nullopt;
   Speed speed;
+  speed.periods = step_periods(setup.schedule, timeline).size();
+  if (speed.periods == 0) return std::nullopt;
   speed.step_seconds = steady_step_seconds(setup.schedule, timeline);
   speed.spread = step_spread(setup.schedule, timeline);
   if (speed.step_seconds <= 0) return std::nullopt;
@@ -199,9 +200,10 @@ std::string tail_text(const RunSetup& setup, const ExecutorResult& result, const
       sim::drive_text(setup.schedule, setup.scenario.machine.nvme, speed ? speed->step_seconds : 0);
   if (!drive.empty()) text += drive + "\n";
   if (!speed) return text;
-  text += fmt::format("steady step {} (median; spread {:.1f} %), {:.1f} tokens/s, {} model FLOPs\n",
-                      format_seconds(speed->step_seconds), speed->spread * 100, speed->tokens_per_second,
-                      format_flops(speed->model_flops_per_second));
+  text +=
+      fmt::format("steady step {} ({}), {:.1f} tokens/s, {} model FLOPs\n", format_seconds(speed->step_seconds),
+                  speed->periods == 1 ? "the only one" : fmt::format("median; spread {:.1f} %", speed->spread * 100),
+                  speed->tokens_per_second, format_flops(speed->model_flops_per_second));
   if (speed->predicted_seconds <= 0) return text;
   return text + fmt::format("predicted   {} ({:+.1f} %{})\n", format_seconds(speed->predicted_seconds),
                             (speed->predicted_seconds / speed->step_seconds - 1) * 100,

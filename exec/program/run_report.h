@@ -27,7 +27,8 @@ Timeline make_timeline(const RunSetup& setup, const Training& training, const Ex
 /// Steady state, if enough steps were run for one.
 struct Speed {
   double step_seconds = 0;
-  double spread = 0;
+  double spread = 0;  // of one period it says nothing
+  std::size_t periods = 0;
   double tokens_per_second = 0;
   double model_flops_per_second = 0;
   double predicted_seconds = 0;  // 0 = not known

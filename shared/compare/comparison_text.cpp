@@ -55,9 +55,11 @@ std::string comparison_text(const Schedule& schedule, const Comparison& comparis
     add_seconds(rows, "  " + schedule.ops[static_cast<std::size_t>(error.op)].name, error.seconds, step);
 
   std::string text = table_text(rows);
-  text += fmt::format(
-      "\nstep error {:.2f} %, stall error {:.2f} % of the measured step; measured steps spread over {:.2f} %\n",
-      comparison.step_error * 100, comparison.stall_error * 100, comparison.measured_spread * 100);
+  text += fmt::format("\nstep error {:.2f} %, stall error {:.2f} % of the measured step; {}\n",
+                      comparison.step_error * 100, comparison.stall_error * 100,
+                      comparison.measured_periods == 1
+                          ? "one step was measured, so that no spread is known"
+                          : fmt::format("measured steps spread over {:.2f} %", comparison.measured_spread * 100));
   text += "Errors of times are signed shares of the measured step.\n";
   if (comparison.measured_periods < kTrustedPeriods)
     text += fmt::format("Only {} measured periods: take at least {} before trusting the errors.\n",

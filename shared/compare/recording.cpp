@@ -164,22 +164,20 @@ void require_recordable(const Scenario& scenario, const fs::path& schedule_file)
         fmt::format("a recording keeps the scenario and not the schedule: leave --schedule {} away, and "
                     "say by --set what makes it",
                     schedule_file.string()));
-  if (const RunOptions& run = scenario.run; run.steps - run.warmup_steps < 2)
+  if (const RunOptions& run = scenario.run; run.steps < 2)
     throw InputError(
-        fmt::format("a recording needs at least 2 steady steps, but {} of {} steps are warm-up: raise "
-                    "run.steps or lower run.warmup_steps",
-                    run.warmup_steps, run.steps));
+        fmt::format("a recording needs a steady step behind the first one, but run.steps is {}: raise it", run.steps));
 }
 
 Recording make_recording(const Scenario& scenario, const std::vector<std::string>& overrides, const Schedule& schedule,
                          const Timeline& measured, const std::string& commit, const fs::path& file) {
   Recording recording;
   recording.periods = static_cast<int>(step_periods(schedule, measured).size());
-  if (recording.periods < 2)
+  if (recording.periods < 1)
     throw InputError(
-        fmt::format("a recording needs at least 2 steady periods, and there are {} ({} steps, {} of them "
-                    "warm-up): run more steps",
-                    recording.periods, measured.steps, measured.warmup_steps));
+        fmt::format("a recording needs a steady period, and there is none ({} steps, {} of them warm-up): "
+                    "run more steps",
+                    measured.steps, measured.warmup_steps));
   recording.text = scenario.text;
   recording.overrides = kept_overrides(overrides, scenario);
   recording.profile = fs::absolute(scenario.machine.source)
@@ -219,7 +217,7 @@ Recording read_recording(const fs::path& file) {
   recording.date = object.text("date");
   recording.step_seconds = object.number("step_seconds", 1e-9, kMaxSeconds);
   recording.spread = object.number("spread", 0, 1e6);
-  recording.periods = static_cast<int>(object.integer("periods", 2, 1'000'000));
+  recording.periods = static_cast<int>(object.integer("periods", 1, 1'000'000));
   recording.stall_seconds = object.number("stall_seconds", 0, kMaxSeconds);
   JsonObject causes = object.object("stall_seconds_by_cause");
   for (std::size_t i = 0; i < recording.stall_by_cause.size(); ++i)

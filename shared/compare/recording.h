@@ -24,7 +24,7 @@ struct Recording {
   std::string commit;        // of the program that ran, "unknown" outside a repository
   std::string date;          // ISO 8601, UTC
   double step_seconds = 0;   // median of the steady periods
-  double spread = 0;         // (max - min) / median of them
+  double spread = 0;         // (max - min) / median of them; of one it says nothing
   int periods = 0;           // how many
   double stall_seconds = 0;  // per steady step, mean
   std::array<double, kStallCauses> stall_by_cause{};

@@ -68,12 +68,13 @@ std::string report_html(const Schedule& schedule, const Timeline& predicted, con
                   fmt::format("{}, policy {}, micro-batches: {} of {} x {} tokens; schedule {}", schedule.model.name,
                               schedule.policy, schedule.micro_batches, schedule.micro_batch.sequences,
                               schedule.shape_of(0).sequence_length, schedule_hash(schedule)));
-  page.tiles({{"predicted step", format_seconds(comparison.step_seconds.predicted)},
-              {"measured step", format_seconds(comparison.step_seconds.measured)},
-              {"step error", fmt::format("{:.2f} %", comparison.step_error * 100)},
-              {"stall error", fmt::format("{:.2f} %", comparison.stall_error * 100)},
-              {fmt::format("spread of {} measured periods", comparison.measured_periods),
-               fmt::format("{:.2f} %", comparison.measured_spread * 100)}});
+  page.tiles(
+      {{"predicted step", format_seconds(comparison.step_seconds.predicted)},
+       {"measured step", format_seconds(comparison.step_seconds.measured)},
+       {"step error", fmt::format("{:.2f} %", comparison.step_error * 100)},
+       {"stall error", fmt::format("{:.2f} %", comparison.stall_error * 100)},
+       {fmt::format("spread of {} measured periods", comparison.measured_periods),
+        comparison.measured_periods == 1 ? "unknown" : fmt::format("{:.2f} %", comparison.measured_spread * 100)}});
   page.section("Timelines",
                "Aligned at the end of a step's last backward op. Beneath the lanes the live bytes of each tier, "
                "predicted filled, measured as a line.");

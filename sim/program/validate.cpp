@@ -47,7 +47,7 @@ std::string recorded_text(const std::vector<RecordedRow>& rows) {
     table.push_back({row.scenario + (row.same_schedule ? "" : " *"), format_seconds(row.step_seconds.measured),
                      format_seconds(row.step_seconds.predicted), percent_text(row.signed_error),
                      format_seconds(row.stall_seconds.measured), format_seconds(row.stall_seconds.predicted),
-                     share_text(row.stall_error), share_text(row.spread), peaks_text(row)});
+                     share_text(row.stall_error), row.periods == 1 ? "-" : share_text(row.spread), peaks_text(row)});
   }
   std::string text = table_text(table) + "\n";
   text += summary_text("step error", step_errors(rows)) + summary_text("stall error", stall_errors(rows));

@@ -103,7 +103,7 @@ TEST_F(ProgramTest, CompareLeavesWhatPenstockSimCompares) {
   EXPECT_EQ(nlohmann::json::parse(file_text(folder / "predicted.json"))["source"], "predicted");
   EXPECT_EQ(nlohmann::json::parse(file_text(folder / "measured.json"))["source"], "measured");
   EXPECT_TRUE(fs::exists(folder / "schedule.json"));
-  expect_error("run s.toml --compare c --steps 2", 2, "needs 2 steady periods");
+  expect_error("run s.toml --compare c --steps 1", 2, "needs a steady period");
   expect_error("run s.toml --compare s.toml/x", 2, "s.toml/x");
 }
 

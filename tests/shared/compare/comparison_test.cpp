@@ -148,9 +148,17 @@ TEST(Comparison, RefusesSwappedTimelines) {
 }
 
 TEST(Comparison, RefusesTooFewSteps) {
-  const std::string error =
-      error_of(predicted(), example_timeline(TimelineSource::measured, 1, {{4, 2, 6}, {4, 2, 6}}));
-  EXPECT_NE(error.find("has 1 steady periods (2 steps recorded, 1 of them warm-up)"), std::string::npos) << error;
+  const std::string error = error_of(predicted(), example_timeline(TimelineSource::measured, 1, {{4, 2, 6}}));
+  EXPECT_NE(error.find("has no steady period (1 steps recorded, 1 of them warm-up)"), std::string::npos) << error;
+}
+
+TEST(Comparison, OfOneMeasuredStepSaysThatItsSpreadIsNotKnown) {
+  const Timeline one = example_timeline(TimelineSource::measured, 1, {{4, 2, 6}, {4, 2, 6}});
+  const Comparison result = compare_timelines(example_schedule(), predicted(), one);
+  EXPECT_EQ(result.measured_periods, 1);
+  EXPECT_DOUBLE_EQ(result.step_seconds.measured, 12);
+  const std::string text = comparison_text(example_schedule(), result);
+  EXPECT_NE(text.find("one step was measured, so that no spread is known"), std::string::npos) << text;
 }
 
 TEST(Comparison, NamesTheOpThatIsMissing) {
