@@ -434,8 +434,8 @@ TEST(WindowedAttention, RunsAsPackedRowsDo) {
   Gpu gpu = plain_gpu();
   gpu.attentions = {{1, 1000, 8, 2, 64, 1.0, 3.0}};
   EXPECT_MENTIONS(error_text([&] { burst(gpu, kernel); }), "calibrate with a scenario that has such windows");
-  gpu.attentions.push_back({1, 1000, 8, 2, 64, 0.25, 0.5, 0, 0, 0, 100});
-  gpu.attentions.push_back({1, 1000, 8, 2, 64, 0.75, 0.5, 0, 0, 0, 500});
+  gpu.attentions.push_back({1, 1000, 8, 2, 64, 0.25, 0.5, 0, 0, 0, -1, 100});
+  gpu.attentions.push_back({1, 1000, 8, 2, 64, 0.75, 0.5, 0, 0, 0, -1, 500});
   EXPECT_DOUBLE_EQ(burst(gpu, kernel), 0.25);
   EXPECT_DOUBLE_EQ(burst(gpu, attention(KernelKind::attention_forward, 1, 1000)), 1.0);
 }
