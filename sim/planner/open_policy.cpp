@@ -53,7 +53,6 @@ Decision decision_of(const SearchResult& result, const Scenario& scenario) {
 void cut(Scenario scenario, const SearchOptions& how, SearchResult& result) {
   SearchSpace space = quick_space(scenario);
   space.chunk_tokens = chunks_to_try(scenario);
-  space.keeps = {{Keep::input_context, 1}, {Keep::input, 1}};
   SearchResult other = quick_search(scenario, space, how);
   if (other.best.empty()) {
     space = compact_space(scenario);

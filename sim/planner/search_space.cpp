@@ -79,6 +79,9 @@ void set_first(PolicyParameters& p, int layers, Keep keep, TierKind tier) {
   p.first_activations = tier;
 }
 
+/// Whether attention takes most of the time, so that keeping what it has made, and no more, is a level of its own.
+bool is_long(const Scenario& scenario) { return scenario.sequence_length > kShortSequence; }
+
 /// Whether the GPU's library computes attention of chunks of so many tokens; our own kernel, for all others, is slower by
 /// far. On the host one kernel computes all.
 bool is_for_library(const Scenario& scenario, std::int64_t chunk_tokens) {
@@ -168,8 +171,9 @@ class Neighbours {
     for (const int step : {-8, -4, -2, -1, 1, 2, 4, 8})
       if (p.first_layers > 0) add_first(p.first_layers + step, p.first_keep, p.first_activations);
     if (p.first_layers == 1) add([&](PolicyParameters& q) { set_first(q, 0, Keep::input, TierKind::hbm); });
-    for (const Keep keep : {Keep::everything, Keep::input_attention, Keep::input})
+    for (const Keep keep : {Keep::everything, Keep::input_attention, Keep::input_context, Keep::input})
       for (const TierKind tier : places(scenario_)) {
+        if (keep == Keep::input_context && !is_long(scenario_)) continue;
         if (p.first_layers > 0 && (keep != p.first_keep || tier != p.first_activations))
           add_first(p.first_layers, keep, tier);
         if (p.first_layers == 0)
@@ -223,7 +227,7 @@ class Neighbours {
 bool operator<(const Candidate& a, const Candidate& b) { return compared(a, b) < 0; }
 
 std::vector<std::int64_t> chunks_to_try(const Scenario& scenario) {
-  if (scenario.sequence_length <= kShortSequence) return {};
+  if (!is_long(scenario)) return {};
   const std::vector<std::int64_t> all{16384, 8192};
   std::vector<std::int64_t> result = all;
   std::erase_if(result, [&](std::int64_t tokens) { return !is_for_library(scenario, tokens); });
@@ -247,6 +251,7 @@ SearchSpace default_space(const Scenario& scenario) {
   if (numerics.chunking.mlp_tokens == 0) space.chunkings.push_back({4096, numerics.chunking.loss_tokens});
   space.keeps = {
       {Keep::everything, 1}, {Keep::input_attention, 1}, {Keep::input, 1}, {Keep::input, 2}, {Keep::input, 4}};
+  if (is_long(scenario)) space.keeps.insert(space.keeps.begin() + 2, {Keep::input_context, 1});
   space.activations = places(scenario);
   space.gradients = {TierKind::dram};
   space.gradient_sums = {TierKind::hbm};
