@@ -33,7 +33,7 @@ TEST(CheckpointRecord, ReadsBackWhatWasWritten) {
 TEST(CheckpointRecord, KeysThatCameLaterMayBeMissing) {
   CheckpointRecord record = some_record();
   const auto is_later = [](const DescribedValue& value) { return value.is_later; };
-  EXPECT_EQ(std::erase_if(record.description.values, is_later), 8u);
+  EXPECT_EQ(std::erase_if(record.description.values, is_later), 14u);
   const CheckpointRecord read = parse_record(record_text(record), "run.json");
   EXPECT_EQ(read.description.find("schedule")->value, "\"constant\"");
   EXPECT_EQ(read.description.find("total_steps")->value, "null");
