@@ -37,6 +37,11 @@ std::int64_t AllocatedBytes::total() const { return total_bytes - total_; }
 
 void* operator new(std::size_t bytes) { return penstock::counted(std::malloc(bytes)); }
 void* operator new[](std::size_t bytes) { return penstock::counted(std::malloc(bytes)); }
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  void* const memory = std::malloc(bytes);  // std::stable_sort asks in this way
+  return memory == nullptr ? nullptr : penstock::counted(memory);
+}
+void* operator new[](std::size_t bytes, const std::nothrow_t& nothrow) noexcept { return operator new(bytes, nothrow); }
 void* operator new(std::size_t bytes, std::align_val_t alignment) {
   const auto step = static_cast<std::size_t>(alignment);
   return penstock::counted(std::aligned_alloc(step, (bytes + step - 1) / step * step));
