@@ -511,7 +511,7 @@ nlohmann::json choice_table(const std::vector<MatmulChoice>& choices) {
 /// Every op of the table of kernel cases, on zeros.
 void bench_cases(Bench& bench) {
   CudaTemplates templates;
-  for (const KernelCase& c : cuda_kernel_cases())
+  for (const KernelCase& c : kernel_cases())
     for (const CaseOp& op : case_ops(c)) {
       const BoundCase host(c, op);
       TemplateBinding b = host.binding();

@@ -69,7 +69,7 @@ CudaOps::CudaOps(const Scenario& scenario, CudaTemplates& templates, Gate& gate,
     op.binding = bind(op.op);
     for (const Kernel& kernel : op.op.kernels) op.executions += static_cast<std::size_t>(kernel.count);
     op.gated = op.executions + 4 * calls <= kMostGated;
-    if (op.op.kind == LayerKind::decoder && op.op.batch.past == batch_.past) {
+    if (op.op.kind == model_.largest_decoder().kind && op.op.batch.past == batch_.past) {
       if (op.op.pass == Pass::forward) forward_ = &op;
       if (op.op.pass == Pass::recompute) recompute_ = &op;
       if (op.op.pass == Pass::backward && op.op.accumulates && op.op.gradient == ElementType::fp32) backward_ = &op;
@@ -82,20 +82,24 @@ CudaOps::CudaOps(const Scenario& scenario, CudaTemplates& templates, Gate& gate,
 void CudaOps::take_memory() {
   const std::int64_t boundary = batch_.tokens() * model_.config.hidden;
   embedding_ = random_memory(model_.layers.front().state_elements, 0.02f);
-  decoder_ = random_memory(model_.layers[1].state_elements, 0.02f);
   head_ = random_memory(model_.layers.back().state_elements, 0.02f);
-  fill_weights(model_.layers[1], decoder_);
   fill_weights(model_.layers.back(), head_);
   input_ = random_memory(boundary, 1);
   output_gradient_ = random_memory(boundary, 1e-3f);
   output_ = DeviceMemory(2 * boundary);
   input_gradient_ = DeviceMemory(2 * boundary);
-  std::int64_t workspace = 0, gradient = 0;
+  std::int64_t workspace = 0, gradient = 0, kept = 0, recomputed = 0;
   for (const TimedOp& op : ops_)
     workspace = std::max(workspace, workspace_region(model_, op.op.kind, op.op.pass, batch_, layout_).bytes);
-  for (const Layer& layer : model_.layers) gradient = std::max(gradient, 4 * layer.gradient_elements);
-  kept_ = DeviceMemory(kept_region(model_, LayerKind::decoder, batch_, layout_).bytes);
-  recomputed_ = DeviceMemory(recomputed_region(model_, LayerKind::decoder, batch_, layout_).bytes);
+  for (const Layer& layer : model_.layers) {
+    gradient = std::max(gradient, 4 * layer.gradient_elements);
+    if (!is_decoder(layer.kind) || decoders_.contains(layer.kind)) continue;
+    fill_weights(layer, decoders_[layer.kind] = random_memory(layer.state_elements, 0.02f));
+    kept = std::max(kept, kept_region(model_, layer.kind, batch_, layout_).bytes);
+    recomputed = std::max(recomputed, recomputed_region(model_, layer.kind, batch_, layout_).bytes);
+  }
+  kept_ = DeviceMemory(kept);
+  recomputed_ = DeviceMemory(recomputed);
   workspace_ = DeviceMemory(workspace);
   gradient_ = DeviceMemory(gradient);
   gradient_.fill(0);
@@ -137,7 +141,7 @@ void CudaOps::fill_weights(const Layer& layer, const DeviceMemory& weights) {
 const std::byte* CudaOps::memory(TemplateOperand operand, LayerKind kind) const {
   switch (operand) {
     case TemplateOperand::weights:
-      return (kind == LayerKind::embedding ? embedding_ : kind == LayerKind::head ? head_ : decoder_).data();
+      return (kind == LayerKind::embedding ? embedding_ : kind == LayerKind::head ? head_ : decoders_.at(kind)).data();
     case TemplateOperand::tied_weights: return model_.config.tied_embeddings ? embedding_.data() : nullptr;
     case TemplateOperand::tokens: return tokens_.data();
     case TemplateOperand::input: return input_.data();
@@ -235,11 +239,12 @@ void CudaOps::run_micro_batch(bool accumulates, ElementType gradient,
   const std::size_t decoders = model_.layers.size() - 2;
   run_op(*find(LayerKind::embedding, Pass::forward, false, ElementType::fp32));
   for (std::size_t i = 0; i < decoders; ++i)
-    run_op(*find(LayerKind::decoder, Pass::forward, false, ElementType::fp32, i % shapes_.size()));
+    run_op(*find(model_.layers[i + 1].kind, Pass::forward, false, ElementType::fp32, i % shapes_.size()));
   run_op(*find(LayerKind::head, Pass::loss, accumulates, gradient));
   for (std::size_t i = 0; i < decoders; ++i) {
-    run_op(*find(LayerKind::decoder, Pass::recompute, false, ElementType::fp32, i % shapes_.size()));
-    run_op(*find(LayerKind::decoder, Pass::backward, accumulates, gradient, i % shapes_.size()));
+    const LayerKind kind = model_.layers[i + 1].kind;
+    run_op(*find(kind, Pass::recompute, false, ElementType::fp32, i % shapes_.size()));
+    run_op(*find(kind, Pass::backward, accumulates, gradient, i % shapes_.size()));
   }
   run_op(*find(LayerKind::embedding, Pass::backward, accumulates, gradient));
 }
@@ -254,7 +259,7 @@ void CudaOps::measure_sustained(KernelTables& tables, double settle_seconds) {
   const std::size_t every = std::max<std::size_t>(1, (model_.layers.size() - 2) / kTimedLayers);
   const auto timed = [&](const TimedOp& op) {
     const auto i = static_cast<std::size_t>(&op - ops_.data());
-    const std::size_t stride = op.op.kind == LayerKind::decoder ? every : 1, turn = executed[i]++;
+    const std::size_t stride = is_decoder(op.op.kind) ? every : 1, turn = executed[i]++;
     if (turn % stride != 0) return run(op);
     const bool marked = turn / stride % 2 == 1;
     (marked ? samples[i].marked : samples[i].whole).emplace_back(marked ? op.executions : 0);

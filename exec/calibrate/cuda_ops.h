@@ -5,6 +5,7 @@
 // headers are at hand.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -80,9 +81,10 @@ class CudaOps {
   Gate& gate_;
   cudaStream_t stream_;
   std::vector<TimedOp> ops_;
-  const TimedOp *forward_ = nullptr, *recompute_ = nullptr, *backward_ = nullptr;  // of a decoder layer
+  const TimedOp *forward_ = nullptr, *recompute_ = nullptr, *backward_ = nullptr;  // of the largest decoder layer
 
-  DeviceMemory embedding_, decoder_, head_, tokens_, loss_;
+  DeviceMemory embedding_, head_, tokens_, loss_;
+  std::map<LayerKind, DeviceMemory> decoders_;              // weights of one layer of each kind
   DeviceMemory labels_, document_starts_, trained_tokens_;  // of packed rows
   DeviceMemory kv_, kv_gradient_;                           // of chunks
   DeviceMemory input_, output_, output_gradient_, input_gradient_;

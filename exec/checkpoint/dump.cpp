@@ -20,22 +20,37 @@ bool overlap(const Access& a, const Access& b) {
   return a.buffer == b.buffer && a.offset_bytes < b.offset_bytes + b.bytes && b.offset_bytes < a.offset_bytes + a.bytes;
 }
 
-/// The place that still holds the finished gradient of `layer` when the step's last op has ended.
-const Access& gradient_place(const Schedule& schedule, int layer) {
-  const Access* place = nullptr;
+/// Where what an op wrote of `layer` still lies when the step's last op has ended, and the op; nothing: others lie there.
+struct LastPlace {
+  const Access* access = nullptr;
+  const Op* op = nullptr;
+};
+LastPlace last_place(const Schedule& schedule, TensorKind tensor, int layer) {
+  LastPlace place;
   for (const Op& op : schedule.ops)
     for (const Access& access : op.writes) {
-      if (access.value.tensor == TensorKind::gradient && access.value.layer == layer)
-        place = &access;
-      else if (place != nullptr && overlap(*place, access))
-        place = nullptr;
+      if (access.value.tensor == tensor && access.value.layer == layer)
+        place = {&access, &op};
+      else if (place.access != nullptr && overlap(*place.access, access))
+        place = {};
     }
+  return place;
+}
+
+const Access& gradient_place(const Schedule& schedule, int layer) {
+  const Access* const place = last_place(schedule, TensorKind::gradient, layer).access;
   if (place == nullptr)
     throw InputError(fmt::format(
         "--dump: this schedule does not keep the gradient of layer {} to the end of the step; choose a policy whose "
         "gradients wait for the norm",
         layer));
   return *place;
+}
+
+void read_place(const Schedule& schedule, const Access& place, const TierMemories& memories, std::int64_t offset_bytes,
+                std::vector<std::byte>& bytes) {
+  const Buffer& buffer = schedule.buffers[static_cast<std::size_t>(place.buffer)];
+  memories[static_cast<std::size_t>(buffer.tier)]->read(buffer.offset_bytes + place.offset_bytes + offset_bytes, bytes);
 }
 
 void write_gradients(const std::filesystem::path& path, const Schedule& schedule, const Model& model,
@@ -51,15 +66,36 @@ void write_gradients(const std::filesystem::path& path, const Schedule& schedule
   for (const Layer& layer : model.layers) {
     if (layer.tensors.empty() || !layer.trains) continue;
     const Access& place = gradient_place(schedule, layer.index);
-    const Buffer& buffer = schedule.buffers[static_cast<std::size_t>(place.buffer)];
     for (const ParameterTensor& tensor : layer.tensors) {
       bytes.resize(static_cast<std::size_t>(tensor.elements() * element_bytes(type)));
-      memories[static_cast<std::size_t>(buffer.tier)]->read(
-          buffer.offset_bytes + place.offset_bytes + tensor.offset * element_bytes(type), bytes);
+      read_place(schedule, place, memories, tensor.offset * element_bytes(type), bytes);
       writer.append(bytes);
     }
   }
   writer.close();
+}
+
+/// Of each layer with experts, where all of one micro-batch's are still there; returns how many there are.
+std::int64_t write_expert_choices(const std::filesystem::path& path, const Schedule& schedule, const Model& model,
+                                  const TierMemories& memories) {
+  std::vector<std::vector<std::byte>> choices;
+  for (const Layer& layer : model.layers) {
+    if (layer.kind != LayerKind::experts) continue;
+    const auto [place, op] = last_place(schedule, TensorKind::kept, layer.index);
+    const auto* const work = op == nullptr ? nullptr : std::get_if<TemplateWork>(&op->work);
+    if (work == nullptr || schedule.micro_batches > 1) return 0;
+    const Region kept = kept_region(model, layer.kind, schedule.micro_batch, schedule.layout(work->keep));
+    const Field* const field = kept.find(Activation::expert_choice);
+    if (field == nullptr) return 0;
+    choices.emplace_back(static_cast<std::size_t>(field->bytes));
+    read_place(schedule, *place, memories, field->offset_bytes, choices.back());
+  }
+  if (choices.empty()) return 0;
+  OutputFile file(path);
+  for (const std::vector<std::byte>& layer : choices)
+    file.write({reinterpret_cast<const char*>(layer.data()), layer.size()});
+  file.commit();
+  return static_cast<std::int64_t>(choices.size());
 }
 
 /// int32 values of one step in each file.
@@ -115,22 +151,24 @@ void write_dump(const std::filesystem::path& folder, const Schedule& schedule, c
   std::filesystem::create_directories(folder);
   std::filesystem::remove(folder / "run.json");  // written last: files of two dumps are none
   write_gradients(folder / "gradients.safetensors", schedule, model, memories);
-  for (const char* of_packed_rows : {"labels.i32", "document_starts.i32"})
-    std::filesystem::remove(folder / of_packed_rows);
+  for (const char* not_always : {"labels.i32", "document_starts.i32", "expert_choices.i32"})
+    std::filesystem::remove(folder / not_always);
+  const std::int64_t routed = write_expert_choices(folder / "expert_choices.i32", schedule, model, memories);
   write_rows(folder, schedule, tokens, reports);
   nlohmann::ordered_json losses = nlohmann::ordered_json::array();
   for (const StepReport& report : reports) losses.push_back(report.loss);
   const BatchShape step = schedule.whole_step();
-  const nlohmann::ordered_json run = {{"losses", losses},
-                                      {"rows", batch_kind_names()[static_cast<std::size_t>(step.kind)]},
-                                      {"tokens_shape", {reports.size(), step.sequences, step.token_row()}},
-                                      {"micro_batch", schedule.micro_batch.sequences},
-                                      {"learning_rate", hyper.learning_rate},
-                                      {"beta1", hyper.beta1},
-                                      {"beta2", hyper.beta2},
-                                      {"epsilon", hyper.epsilon},
-                                      {"weight_decay", hyper.weight_decay},
-                                      {"max_norm", hyper.max_norm}};
+  nlohmann::ordered_json run = {{"losses", losses},
+                                {"rows", batch_kind_names()[static_cast<std::size_t>(step.kind)]},
+                                {"tokens_shape", {reports.size(), step.sequences, step.token_row()}},
+                                {"micro_batch", schedule.micro_batch.sequences},
+                                {"learning_rate", hyper.learning_rate},
+                                {"beta1", hyper.beta1},
+                                {"beta2", hyper.beta2},
+                                {"epsilon", hyper.epsilon},
+                                {"weight_decay", hyper.weight_decay},
+                                {"max_norm", hyper.max_norm}};
+  if (routed > 0) run["expert_choices_shape"] = {routed, schedule.micro_batch.tokens(), model.config.experts.per_token};
   write_text_file(folder / "run.json", run.dump(1) + "\n");
 }
 

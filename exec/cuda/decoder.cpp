@@ -4,6 +4,7 @@
 #include <string>
 
 #include "exec/cuda/chunk_keys.h"
+#include "exec/cuda/experts_mlp.h"
 #include "shared/error.h"
 #include "shared/model/library_workspace.h"
 #include "shared/model/rotary_frequencies.h"
@@ -18,7 +19,7 @@ class DecoderOp {
       : libraries_(libraries),
         op_(binding),
         model_(*binding.model),
-        offsets_(model_.decoder),
+        offsets_(model_.offsets(binding.kind)),
         regions_(binding),
         library_(library_workspace(regions_)),
         stream_(stream),
@@ -26,7 +27,7 @@ class DecoderOp {
         tokens_(binding.batch.tokens()),
         hidden_(model_.config.hidden),
         intermediate_(model_.config.intermediate),
-        chunk_rows_(regions_.workspace_bytes(Activation::product) / (2 * intermediate_)),
+        chunk_rows_(mlp_rows(binding.batch, binding.layout.chunking)),
         epsilon_(static_cast<float>(model_.config.rms_epsilon)) {
     rotary_.q_norm = weights(offsets_.q_norm);
     rotary_.k_norm = weights(offsets_.k_norm);
@@ -58,6 +59,7 @@ class DecoderOp {
   /// Forward makes everything; a recompute makes what was not kept.
   bool makes(Activation activation) const { return op_.pass == Pass::forward || regions_.in_recomputed(activation); }
 
+  bool is_experts() const { return op_.kind == LayerKind::experts; }
   bool packed() const { return op_.batch.kind == BatchKind::packed; }
   const std::int32_t* document_starts() const {
     return packed() ? op_.get<TemplateOperand::document_starts>() : nullptr;
@@ -74,6 +76,7 @@ class DecoderOp {
   void make_mlp();
   void make_gate_up(std::int64_t begin, std::int64_t rows);
   void backward_mlp();
+  void backward_middle_norm();
   void backward_attention();
   void backward_qkv();
 
@@ -142,6 +145,7 @@ void DecoderOp::make_mlp() {
   const bool makes_gate_up = makes(Activation::gate_up) || (output && regions_.in_workspace(Activation::gate_up));
   if (!makes_gate_up && !output) return;
   if (makes_gate_up) norm(KernelId::middle_norm, at(Activation::middle), offsets_.middle_norm);
+  if (is_experts()) return experts_forward_cuda(libraries_, op_, makes_gate_up, output, stream_);
   for (std::int64_t begin = 0; begin < tokens_; begin += chunk_rows_) {
     const std::int64_t rows = std::min(chunk_rows_, tokens_ - begin);
     if (makes_gate_up) make_gate_up(begin, rows);
@@ -157,15 +161,19 @@ void DecoderOp::make_mlp() {
 
 void DecoderOp::backward() {
   clear_gradient_padding(op_, stream_);
-  backward_mlp();
+  norm(KernelId::middle_norm, at(Activation::middle), offsets_.middle_norm);
+  if (is_experts())
+    experts_backward_cuda(libraries_, op_, stream_);
+  else
+    backward_mlp();
+  backward_middle_norm();
   backward_attention();
   backward_qkv();
 }
 
-/// output_gradient -> gradient of middle, at input_gradient, with those of down, gate_up and the middle norm.
+/// output_gradient -> d_normed, with the gradients of down and gate_up.
 void DecoderOp::backward_mlp() {
   Matmul& matmul = libraries_.matmul;
-  norm(KernelId::middle_norm, at(Activation::middle), offsets_.middle_norm);
   GradientTarget d_down = gradient(offsets_.down), d_gate_up_weights = gradient(offsets_.gate_up);
   std::uint16_t* const product = at(Activation::product);
   std::uint16_t* const d_gate_up = at(Activation::d_gate_up);
@@ -186,6 +194,10 @@ void DecoderOp::backward_mlp() {
     mark(KernelId::gate_up_input_gradient);
     d_down.accumulates = d_gate_up_weights.accumulates = true;
   }
+}
+
+/// d_normed and output_gradient -> gradient of middle, at input_gradient, with that of the middle norm.
+void DecoderOp::backward_middle_norm() {
   rms_norm_backward(at(Activation::middle), weights(offsets_.middle_norm), at(Activation::d_normed),
                     op_.get<TemplateOperand::output_gradient>(), op_.get<TemplateOperand::input_gradient>(),
                     gradient(offsets_.middle_norm), regions_.at<float>(Activation::reduction), tokens_, hidden_,
@@ -263,6 +275,7 @@ Rotary make_rotary(const Model& model, BatchShape batch) {
   rotary.kv_heads = config.kv_heads;
   rotary.head_dim = config.head_dim;
   rotary.factor = static_cast<float>(config.rope_attention_factor);
+  rotary.norm_is_whole = config.qk_norm_whole;
   rotary.epsilon = static_cast<float>(config.rms_epsilon);
   std::copy(frequencies.begin(), frequencies.end(), rotary.frequencies);
   return rotary;

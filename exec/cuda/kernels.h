@@ -52,8 +52,9 @@ struct Rotary {
   std::int64_t tokens = 0, length = 0, heads = 0, kv_heads = 0, head_dim = 0;
   std::int64_t past = 0;  // of a chunk: the place in its row of the first token
   float epsilon = 0;
-  const std::uint16_t* q_norm = nullptr;  // [head_dim]; nullptr: no QK norm
+  const std::uint16_t* q_norm = nullptr;  // [head_dim], or of all heads of q; nullptr: no QK norm
   const std::uint16_t* k_norm = nullptr;
+  bool norm_is_whole = false;                     // one norm for all heads of q, one for those of k
   const std::int32_t* document_starts = nullptr;  // [tokens], of a chunk its whole row's: places in the row; nullptr: 0
                                                   // for all. A token's position is its distance from there
   float factor = 1;                               // of cosines and sines
@@ -68,7 +69,7 @@ Rotary make_rotary(const Model& model, BatchShape batch);
 void rotary_forward(const Rotary& rotary, std::uint16_t* qkv, std::uint16_t* qk_raw, Stream stream);
 
 /// In place on d_qkv. With QK norm: reads qk_raw, adds up the norms' weight gradients through `partials`
-/// (kReductionRows rows of 2 head_dim).
+/// (kReductionRows rows of both norms' widths).
 void rotary_backward(const Rotary& rotary, std::uint16_t* d_qkv, const std::uint16_t* qk_raw, GradientTarget d_q_norm,
                      GradientTarget d_k_norm, float* partials, Stream stream);
 

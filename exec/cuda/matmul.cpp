@@ -169,9 +169,20 @@ void Matmul::forward(const std::uint16_t* x, const std::uint16_t* w, const std::
   run(shape, x, w, residual, y, bias, workspace, stream);
 }
 
+void Matmul::forward(const std::uint16_t* x, const std::uint16_t* w, float* y, std::int64_t rows, std::int64_t outputs,
+                     std::int64_t inputs, LibraryWorkspace workspace, Stream stream) {
+  run({.m = rows, .n = outputs, .k = inputs, .b_transposed = true, .output = ElementType::fp32}, x, w, nullptr, y,
+      nullptr, workspace, stream);
+}
+
 void Matmul::input_gradient(const std::uint16_t* d_y, const std::uint16_t* w, std::uint16_t* d_x, std::int64_t rows,
                             std::int64_t outputs, std::int64_t inputs, LibraryWorkspace workspace, Stream stream) {
   run({.m = rows, .n = inputs, .k = outputs}, d_y, w, nullptr, d_x, nullptr, workspace, stream);
+}
+
+void Matmul::add_input_gradient(const std::uint16_t* d_y, const std::uint16_t* w, std::uint16_t* d_x, std::int64_t rows,
+                                std::int64_t outputs, std::int64_t inputs, LibraryWorkspace workspace, Stream stream) {
+  run({.m = rows, .n = inputs, .k = outputs, .adds = true}, d_y, w, d_x, d_x, nullptr, workspace, stream);
 }
 
 void Matmul::weight_gradient(const std::uint16_t* d_y, const std::uint16_t* x, GradientTarget d_w, std::int64_t rows,

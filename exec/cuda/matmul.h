@@ -47,9 +47,15 @@ class Matmul {
   void forward(const std::uint16_t* x, const std::uint16_t* w, const std::uint16_t* bias, const std::uint16_t* residual,
                std::uint16_t* y, std::int64_t rows, std::int64_t outputs, std::int64_t inputs,
                LibraryWorkspace workspace, Stream stream);
+  /// The same, but y is fp32, and there is neither bias nor residual.
+  void forward(const std::uint16_t* x, const std::uint16_t* w, float* y, std::int64_t rows, std::int64_t outputs,
+               std::int64_t inputs, LibraryWorkspace workspace, Stream stream);
   /// d_x [rows, inputs] = d_y [rows, outputs] w.
   void input_gradient(const std::uint16_t* d_y, const std::uint16_t* w, std::uint16_t* d_x, std::int64_t rows,
                       std::int64_t outputs, std::int64_t inputs, LibraryWorkspace workspace, Stream stream);
+  /// d_x += d_y w.
+  void add_input_gradient(const std::uint16_t* d_y, const std::uint16_t* w, std::uint16_t* d_x, std::int64_t rows,
+                          std::int64_t outputs, std::int64_t inputs, LibraryWorkspace workspace, Stream stream);
   /// d_w [outputs, inputs] (+)= d_y^T x.
   void weight_gradient(const std::uint16_t* d_y, const std::uint16_t* x, GradientTarget d_w, std::int64_t rows,
                        std::int64_t outputs, std::int64_t inputs, LibraryWorkspace workspace, Stream stream);

@@ -1,11 +1,16 @@
+#include <algorithm>
+#include <string>
+
 #include "exec/cuda/documents.h"
 #include "exec/cuda/error.h"
 #include "exec/cuda/gradient_target.cuh"
+#include "shared/error.h"
 
 namespace penstock::exec {
 namespace {
 
 constexpr int kThreads = 256;
+constexpr int kMostNormThreads = 1024;  // of a norm of all heads
 
 /// A team of `lanes` threads (a power of two, within a warp) takes one token; lane j holds the pairs of I packs of W:
 /// pack i starts at pair (i * lanes + j) * W and pairs dimension p with p + dim / 2. The angles are computed once and
@@ -76,20 +81,28 @@ struct Pairs {  // one head's values: low[p] at pair p, high[p] at pair p + half
   }
 };
 
-/// low = cosine, high = sine, both times the factor.
+/// Both times the factor.
+__device__ void turn_of(const Rotary& rotary, std::int64_t position, int pair, float* sine, float* cosine) {
+  constexpr double kTurn = 6.283185307179586476925286766559;
+  const double angle = static_cast<double>(position) * rotary.frequencies[pair];
+  sincosf(static_cast<float>(angle - kTurn * rint(angle / kTurn)), sine, cosine);
+  *sine *= rotary.factor;
+  *cosine *= rotary.factor;
+}
+
+/// low = cosine, high = sine.
 template <int W, int I>
 __device__ Pairs<W, I> angles_at(const Team<W, I>& team, const Rotary& rotary, std::int64_t position) {
-  constexpr double kTurn = 6.283185307179586476925286766559;
   Pairs<W, I> angles;
 #pragma unroll
   for (int i = 0; i < I; ++i)
 #pragma unroll
     for (int j = 0; j < W; ++j) {
       const int pair = team.pair(i) + j;
-      const double angle = pair < team.half ? static_cast<double>(position) * rotary.frequencies[pair] : 0.0;
-      sincosf(static_cast<float>(angle - kTurn * rint(angle / kTurn)), &angles.high[i][j], &angles.low[i][j]);
-      angles.low[i][j] *= rotary.factor;
-      angles.high[i][j] *= rotary.factor;
+      if (pair < team.half)
+        turn_of(rotary, position, pair, &angles.high[i][j], &angles.low[i][j]);
+      else
+        angles.high[i][j] = 0, angles.low[i][j] = 1;
     }
   return angles;
 }
@@ -224,10 +237,191 @@ __global__ void __launch_bounds__(kThreads)
   write_partial(team, d_weight[1], shared, row + dim);
 }
 
+// --- one norm for all heads of q, and one for those of k: a block takes a token's, so that the sums are the block's
+
+/// Each thread holds V packs of W pairs of the heads [first head, first head + heads): pack v is v * blockDim.x +
+/// threadIdx.x.
+template <int W, int V>
+struct Slice {
+  int half, packs, heads;
+
+  __device__ bool has(int v) const { return index(v) < heads * packs; }
+  __device__ int pair(int v) const { return index(v) % packs * W; }
+  /// From the first head's beginning to pair(v).
+  __device__ int column(int v) const { return index(v) / packs * 2 * half + pair(v); }
+
+ private:
+  __device__ static int index(int v) { return v * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x); }
+};
+
+template <int W>
+struct PairPack {
+  float low[W], high[W];
+
+  __device__ void load(const std::uint16_t* at, int half) {
+    Packed<W>::load(at).unpack(low);
+    Packed<W>::load(at + half).unpack(high);
+  }
+  __device__ void store(std::uint16_t* at, int half) const {
+    Packed<W>::pack(low).store(at);
+    Packed<W>::pack(high).store(at + half);
+  }
+  __device__ float dot(const PairPack& other) const {
+    float sum = 0;
+#pragma unroll
+    for (int i = 0; i < W; ++i) sum += low[i] * other.low[i] + high[i] * other.high[i];
+    return sum;
+  }
+  __device__ void rotate(const Rotary& rotary, std::int64_t position, int pair, float sign) {
+#pragma unroll
+    for (int i = 0; i < W; ++i) {
+      float sine, cosine;
+      turn_of(rotary, position, pair + i, &sine, &cosine);
+      sine *= sign;
+      const float a = low[i], b = high[i];
+      low[i] = a * cosine - b * sine;
+      high[i] = b * cosine + a * sine;
+    }
+  }
+};
+
+/// Heads of q (part 0) or of k.
+struct NormPart {
+  int first, heads;
+  const std::uint16_t* weight;
+};
+__device__ NormPart norm_part(const Rotary& rotary, unsigned part) {
+  const int heads = static_cast<int>(rotary.heads), kv_heads = static_cast<int>(rotary.kv_heads);
+  return part == 0 ? NormPart{0, heads, rotary.q_norm} : NormPart{heads, kv_heads, rotary.k_norm};
+}
+
+template <int W, int V>
+__device__ Slice<W, V> slice_of(const Rotary& rotary, const NormPart& part) {
+  const int half = static_cast<int>(rotary.head_dim / 2);
+  return {half, half / W, part.heads};
+}
+
+/// Block (token, part).
+template <int W, int V>
+__global__ void __launch_bounds__(V == 1 ? kThreads : kMostNormThreads)
+    whole_forward_kernel(const __grid_constant__ Rotary rotary, std::uint16_t* qkv, std::uint16_t* qk_raw) {
+  __shared__ float scratch[32];
+  const NormPart part = norm_part(rotary, blockIdx.y);
+  const Slice<W, V> slice = slice_of<W, V>(rotary, part);
+  const std::int64_t token = blockIdx.x, position = position_of(rotary, token);
+  std::uint16_t* const place = qkv + token * row_columns(rotary) + part.first * rotary.head_dim;
+  std::uint16_t* const raw = qk_raw + (token * (rotary.heads + rotary.kv_heads) + part.first) * rotary.head_dim;
+  PairPack<W> values[V];
+  float squares = 0;
+#pragma unroll
+  for (int v = 0; v < V; ++v) {
+    if (!slice.has(v)) continue;
+    values[v].load(place + slice.column(v), slice.half);
+    values[v].store(raw + slice.column(v), slice.half);
+    squares += values[v].dot(values[v]);
+  }
+  const float width = static_cast<float>(part.heads) * static_cast<float>(rotary.head_dim);
+  const float scale = rsqrtf(block_sum(squares, scratch) / width + rotary.epsilon);
+#pragma unroll
+  for (int v = 0; v < V; ++v) {
+    if (!slice.has(v)) continue;
+    PairPack<W> weight;
+    weight.load(part.weight + slice.column(v), slice.half);
+#pragma unroll
+    for (int i = 0; i < W; ++i) {
+      values[v].low[i] = values[v].low[i] * scale * weight.low[i];
+      values[v].high[i] = values[v].high[i] * scale * weight.high[i];
+    }
+    values[v].rotate(rotary, position, slice.pair(v), 1.0f);
+    values[v].store(place + slice.column(v), slice.half);
+  }
+}
+
+/// Block (b, part): tokens b, b + gridDim.x, ...; row b of `partials` [.., (heads + kv_heads) head_dim] gets the block's
+/// part of the norm's gradient.
+template <int W, int V>
+__global__ void __launch_bounds__(V == 1 ? kThreads : kMostNormThreads)
+    whole_backward_kernel(const __grid_constant__ Rotary rotary, std::uint16_t* d_qkv, const std::uint16_t* qk_raw,
+                          float* partials) {
+  __shared__ float2 scratch[2][32];
+  const NormPart part = norm_part(rotary, blockIdx.y);
+  const Slice<W, V> slice = slice_of<W, V>(rotary, part);
+  const std::int64_t columns = (rotary.heads + rotary.kv_heads) * rotary.head_dim;
+  const std::int64_t begin = part.first * rotary.head_dim;
+  const float width = static_cast<float>(part.heads) * static_cast<float>(rotary.head_dim);
+  PairPack<W> d_weight[V] = {};
+  int turn = 0;
+  for (std::int64_t token = blockIdx.x; token < rotary.tokens; token += gridDim.x, turn ^= 1) {
+    const std::int64_t position = position_of(rotary, token);
+    std::uint16_t* const place = d_qkv + token * row_columns(rotary) + begin;
+    const std::uint16_t* const raw_place = qk_raw + token * columns + begin;
+    PairPack<W> d[V], raw[V];
+    float2 sums = make_float2(0.0f, 0.0f);  // raw squared, d * weight * raw
+#pragma unroll
+    for (int v = 0; v < V; ++v) {
+      if (!slice.has(v)) continue;
+      PairPack<W> weighted;
+      d[v].load(place + slice.column(v), slice.half);
+      d[v].rotate(rotary, position, slice.pair(v), -1.0f);
+      raw[v].load(raw_place + slice.column(v), slice.half);
+      weighted.load(part.weight + slice.column(v), slice.half);
+#pragma unroll
+      for (int i = 0; i < W; ++i) {
+        weighted.low[i] *= d[v].low[i];
+        weighted.high[i] *= d[v].high[i];
+      }
+      sums.x += raw[v].dot(raw[v]);
+      sums.y += weighted.dot(raw[v]);
+    }
+    sums = block_sum(sums, scratch[turn]);
+    const float scale = rsqrtf(sums.x / width + rotary.epsilon);
+    const float along = sums.y * scale * scale * scale / width;
+#pragma unroll
+    for (int v = 0; v < V; ++v) {
+      if (!slice.has(v)) continue;
+      PairPack<W> weight;
+      weight.load(part.weight + slice.column(v), slice.half);
+#pragma unroll
+      for (int i = 0; i < W; ++i) {
+        d_weight[v].low[i] += d[v].low[i] * raw[v].low[i] * scale;
+        d_weight[v].high[i] += d[v].high[i] * raw[v].high[i] * scale;
+        d[v].low[i] = d[v].low[i] * weight.low[i] * scale - raw[v].low[i] * along;
+        d[v].high[i] = d[v].high[i] * weight.high[i] * scale - raw[v].high[i] * along;
+      }
+      d[v].store(place + slice.column(v), slice.half);
+    }
+  }
+#pragma unroll
+  for (int v = 0; v < V; ++v) {
+    if (!slice.has(v)) continue;
+    float* const to = partials + blockIdx.x * columns + begin + slice.column(v);
+    for (int i = 0; i < W; ++i) {
+      to[i] = d_weight[v].low[i];
+      to[slice.half + i] = d_weight[v].high[i];
+    }
+  }
+}
+
 template <int W, int I>
 struct Shape {
   static constexpr int w = W, i = I;
 };
+
+/// Calls `launch(shape, threads)` with the packs per thread as Shape::i.
+template <class Launch>
+void with_slice(const Rotary& rotary, Launch launch) {
+  const std::int64_t half = rotary.head_dim / 2, width = half % 8 == 0 ? 8 : 1;
+  const std::int64_t packs = std::max(rotary.heads, rotary.kv_heads) * (half / width);
+  if (packs > 4 * kMostNormThreads)
+    throw InputError("QK norm of all heads: " + std::to_string(2 * width * packs) +
+                     " columns are more than the GPU kernels take (" +
+                     std::to_string(2 * width * 4 * kMostNormThreads) + ")");
+  const auto use = [&](auto shape) {
+    launch(shape, static_cast<unsigned>(divide_up(divide_up(packs, shape.i), 32) * 32));
+  };
+  if (width == 8) return packs <= kThreads ? use(Shape<8, 1>()) : use(Shape<8, 4>());
+  return use(Shape<1, 4>());
+}
 
 /// Packs of 8 pairs where a power-of-two team of whole packs covers the head, else single pairs by whole warps.
 template <class Launch>
@@ -251,6 +445,14 @@ dim3 grid(const Rotary& rotary, unsigned lanes) {
 }  // namespace
 
 void rotary_forward(const Rotary& rotary, std::uint16_t* qkv, std::uint16_t* qk_raw, Stream stream) {
+  if (rotary.norm_is_whole) {
+    const dim3 blocks(static_cast<unsigned>(rotary.tokens), 2);
+    with_slice(rotary, [&](auto s, unsigned threads) {
+      whole_forward_kernel<s.w, s.i><<<blocks, threads, 0, stream>>>(rotary, qkv, qk_raw);
+    });
+    PENSTOCK_CUDA_LAUNCH("rotary_forward");
+    return;
+  }
   with_team(rotary, [&](auto s, unsigned lanes) {
     forward_kernel<s.w, s.i><<<grid(rotary, lanes), kThreads, 0, stream>>>(rotary, qkv, qk_raw, lanes);
   });
@@ -260,6 +462,18 @@ void rotary_forward(const Rotary& rotary, std::uint16_t* qkv, std::uint16_t* qk_
 void rotary_backward(const Rotary& rotary, std::uint16_t* d_qkv, const std::uint16_t* qk_raw, GradientTarget d_q_norm,
                      GradientTarget d_k_norm, float* partials, Stream stream) {
   std::int64_t blocks = 0;
+  if (rotary.norm_is_whole) {
+    blocks = std::min(rotary.tokens, kReductionRows);
+    with_slice(rotary, [&](auto s, unsigned threads) {
+      whole_backward_kernel<s.w, s.i>
+          <<<dim3(static_cast<unsigned>(blocks), 2), threads, 0, stream>>>(rotary, d_qkv, qk_raw, partials);
+    });
+    PENSTOCK_CUDA_LAUNCH("rotary_backward");
+    const std::int64_t queries = rotary.heads * rotary.head_dim, keys = rotary.kv_heads * rotary.head_dim;
+    reduce_partials(partials, blocks, queries + keys, queries, d_q_norm, stream);
+    reduce_partials(partials + queries, blocks, queries + keys, keys, d_k_norm, stream);
+    return;
+  }
   with_team(rotary, [&](auto s, unsigned lanes) {
     if (!rotary.q_norm) {
       backward_kernel<s.w, s.i><<<grid(rotary, lanes), kThreads, 0, stream>>>(rotary, d_qkv, lanes);

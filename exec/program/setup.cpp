@@ -38,11 +38,6 @@ std::string choose_backend(const Scenario& scenario, const std::string& name) {
   cpu_target();  // a wish that cannot be met is said before anything begins
   std::string chosen = name.empty() ? scenario.run.backend : name;
   if (chosen == "auto") chosen = !scenario.machine.gpu.is_host && cuda_device_available() ? "cuda" : "host";
-  if (chosen == "cuda" && scenario.model.has(LayerKind::experts))
-    throw InputError(
-        fmt::format("backend cuda: {} is a mixture of experts, for which there are no CUDA kernels yet; "
-                    "--backend host computes it on the CPU",
-                    scenario.model.config.name));
   return chosen;
 }
 

@@ -142,6 +142,9 @@ const std::vector<KernelCase>& kernel_cases() {
       {"experts", with_qk_norm(with_experts(config(192, 384, 4, 2, 128, 768), 16, 4, 96, true)), {2, 100}, {0, 64}},
       {"experts_odd_chunked", with_experts(config(100, 172, 5, 1, 20, 333), 7, 3, 37, false), {2, 37}, {10, 7}},
       {"experts_one_token", with_whole_qk_norm(with_experts(config(128, 256, 2, 2, 64, 512), 8, 2, 64, false)), {1, 1}},
+      {"experts_one_of_many",
+       with_whole_qk_norm(with_experts(config(160, 128, 5, 5, 32, 300), 40, 1, 72, true)),
+       {3, 50}},
       {"experts_all_chosen", with_experts(config(64, 128, 2, 1, 64, 300), 4, 4, 40, true), {1, 130}, {}, bf16},
       {"tiny_experts",
        with_whole_qk_norm(with_experts(config(10, 14, 2, 2, 6, 13), 5, 2, 3, false)),
@@ -197,12 +200,6 @@ const std::vector<KernelCase>& kernel_cases() {
       {"tiny_bf16", tied(with_qk_norm(config(10, 6, 2, 1, 4, 17))), {2, 3}, {4, 5}, bf16, true},
   };
   return all;
-}
-
-std::vector<KernelCase> cuda_kernel_cases() {
-  std::vector<KernelCase> cases = kernel_cases();
-  std::erase_if(cases, [](const KernelCase& c) { return c.config.experts.count > 0; });
-  return cases;
 }
 
 PackedRows case_rows(const KernelCase& c) {

@@ -34,8 +34,6 @@ struct KernelCase {
 PackedRows case_rows(const KernelCase& c);
 
 const std::vector<KernelCase>& kernel_cases();
-/// Those that CUDA has kernels for: no experts.
-std::vector<KernelCase> cuda_kernel_cases();
 
 /// A template op of a case.
 struct CaseOp {

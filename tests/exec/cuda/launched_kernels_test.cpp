@@ -9,7 +9,9 @@
 #include "tests/exec/kernel_cases.h"
 
 #include "exec/cuda/chunk_keys.h"
+#include "exec/cuda/experts.h"
 #include "exec/cuda/gradient_memory.h"
+#include "exec/cuda/grouped_matmul.h"
 
 namespace penstock::exec {
 
@@ -20,6 +22,10 @@ Matmul::Matmul() = default;
 Matmul::~Matmul() = default;
 void Matmul::forward(const std::uint16_t*, const std::uint16_t*, const std::uint16_t*, const std::uint16_t*,
                      std::uint16_t*, std::int64_t, std::int64_t, std::int64_t, LibraryWorkspace, Stream) {}
+void Matmul::forward(const std::uint16_t*, const std::uint16_t*, float*, std::int64_t, std::int64_t, std::int64_t,
+                     LibraryWorkspace, Stream) {}
+void Matmul::add_input_gradient(const std::uint16_t*, const std::uint16_t*, std::uint16_t*, std::int64_t, std::int64_t,
+                                std::int64_t, LibraryWorkspace, Stream) {}
 void Matmul::input_gradient(const std::uint16_t*, const std::uint16_t*, std::uint16_t*, std::int64_t, std::int64_t,
                             std::int64_t, LibraryWorkspace, Stream) {}
 void Matmul::weight_gradient(const std::uint16_t*, const std::uint16_t*, GradientTarget, std::int64_t, std::int64_t,
@@ -53,6 +59,22 @@ void rotary_backward(const Rotary&, std::uint16_t*, const std::uint16_t*, Gradie
 void swiglu_forward(const std::uint16_t*, std::uint16_t*, std::int64_t, std::int64_t, Stream) {}
 void swiglu_backward(const std::uint16_t*, const std::uint16_t*, std::uint16_t*, std::uint16_t*, std::int64_t,
                      std::int64_t, Stream) {}
+void grouped_forward(const ExpertRows&, const std::uint16_t*, const ExpertMatrices&, std::uint16_t*, std::int64_t,
+                     std::int64_t, LibraryWorkspace, Stream) {}
+void grouped_input_gradient(const ExpertRows&, const std::uint16_t*, const ExpertMatrices&, std::uint16_t*,
+                            std::int64_t, std::int64_t, LibraryWorkspace, Stream) {}
+void grouped_weight_gradient(const ExpertRows&, const std::uint16_t*, const std::uint16_t*, GradientTarget,
+                             std::int64_t, std::int64_t, std::int64_t, LibraryWorkspace, Stream) {}
+void expert_choice(const Experts&, const float*, std::int64_t, std::int32_t*, float*, Stream) {}
+void expert_choice_backward(const Experts&, const float*, std::int64_t, const std::int32_t*, const float*, const float*,
+                            const SplitGradient&, Stream) {}
+void expert_order(const Experts&, const std::int32_t*, std::int64_t, const RowPlaces&, LibraryWorkspace, Stream) {}
+void expert_rows(const Experts&, const RowPlaces&, const std::uint16_t*, std::uint16_t*, std::int64_t, std::int64_t,
+                 Stream) {}
+void expert_sum(const Experts&, const RowPlaces&, const std::uint16_t*, const float*, const std::uint16_t*,
+                std::uint16_t*, std::int64_t, std::int64_t, Stream) {}
+void experts_swiglu_backward(const RowPlaces&, const std::uint16_t*, const std::uint16_t*, const float*, std::uint16_t*,
+                             std::uint16_t*, float*, std::int64_t, std::int64_t, Stream) {}
 void embedding_forward(const std::int32_t*, const std::uint16_t*, std::uint16_t*, BatchShape, std::int64_t,
                        std::int64_t, Stream) {}
 void embedding_backward(const std::int32_t*, const std::uint16_t*, GradientTarget, std::int32_t*, float*, BatchShape,
@@ -78,7 +100,7 @@ class Launched : public KernelMarks {
 
 TEST(CudaTemplates, EachOpLaunchesWhatIsListed) {
   CudaTemplates templates;
-  for (const KernelCase& c : cuda_kernel_cases())
+  for (const KernelCase& c : kernel_cases())
     for (const CaseOp& op : case_ops(c)) {
       const BoundCase bound(c, op);
       Launched launched;

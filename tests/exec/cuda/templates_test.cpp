@@ -24,7 +24,7 @@ using Case = KernelCase;
 
 /// The tiny ones have too few elements for tolerances on averages; they are for central differences.
 std::vector<Case> averaging_cases() {
-  std::vector<Case> cases = cuda_kernel_cases();
+  std::vector<Case> cases = kernel_cases();
   std::erase_if(cases, [](const Case& c) { return c.differentiated; });
   return cases;
 }
@@ -40,17 +40,24 @@ std::vector<Span> gradient_groups(const Model& m, LayerKind kind) {
   if (kind == LayerKind::embedding) return {{"embedding", 0, c.vocabulary * c.hidden}};
   if (kind == LayerKind::head)
     return {{"final norm", m.head.final_norm, c.hidden}, {"projection", m.head.projection, c.vocabulary * c.hidden}};
-  const DecoderOffsets& o = m.decoder;
+  const DecoderOffsets& o = m.offsets(kind);
   std::vector<Span> groups = {{"input norm", o.input_norm, c.hidden},
                               {"qkv", o.qkv, m.qkv_columns() * c.hidden},
                               {"attention output", o.attention_output, c.hidden * m.query_columns()},
-                              {"middle norm", o.middle_norm, c.hidden},
-                              {"gate up", o.gate_up, 2 * c.intermediate * c.hidden},
-                              {"down", o.down, c.hidden * c.intermediate}};
+                              {"middle norm", o.middle_norm, c.hidden}};
+  if (kind == LayerKind::experts) {
+    groups.push_back({"router", o.router, c.experts.count * c.hidden});
+    const std::int64_t last = c.experts.count - 1, matrix = c.hidden * c.experts.intermediate;
+    groups.push_back({"experts' gate up", o.gate_up, last * o.gate_up_stride + 2 * matrix});
+    groups.push_back({"experts' down", o.down, last * o.down_stride + matrix});
+  } else {
+    groups.push_back({"gate up", o.gate_up, 2 * c.intermediate * c.hidden});
+    groups.push_back({"down", o.down, c.hidden * c.intermediate});
+  }
   if (c.qkv_bias) groups.push_back({"qkv bias", o.qkv_bias, m.qkv_columns()});
   if (c.qk_norm) {
-    groups.push_back({"q norm", o.q_norm, c.head_dim});
-    groups.push_back({"k norm", o.k_norm, c.head_dim});
+    groups.push_back({"q norm", o.q_norm, c.qk_norm_whole ? m.query_columns() : c.head_dim});
+    groups.push_back({"k norm", o.k_norm, c.qk_norm_whole ? m.key_columns() : c.head_dim});
   }
   return groups;
 }
@@ -101,7 +108,7 @@ class OpUnderTest {
     binding_.gradient_type = c.gradient_type;
     binding_.loss_scale = 1.0 / static_cast<double>(c.batch.tokens());
     const BatchShape batch = binding_.batch;
-    const int index = kind == LayerKind::embedding ? 0 : kind == LayerKind::decoder ? 1 : 2;
+    const int index = kind == LayerKind::embedding ? 0 : is_decoder(kind) ? 1 : 2;
     elements_ = batch.tokens() * c.config.hidden;
     weights = layer_weights(model_, index);
     tied_weights = layer_weights(model_, 0);
@@ -224,7 +231,7 @@ class OpUnderTest {
 
   /// Tokens and labels of chunks begin with their own; `tokens` and rows_ have as many as the whole sequence.
   void bind_chunk(TemplateBinding& b, const std::uint16_t* keys, const float* gradient) const {
-    if (!b.batch.is_cut() || b.kind != LayerKind::decoder) return;
+    if (!b.batch.is_cut() || !is_decoder(b.kind)) return;
     b.set(TemplateOperand::kv, keys);
     if (b.pass == Pass::backward) b.set(TemplateOperand::kv_gradient, gradient);
   }
@@ -261,36 +268,59 @@ void expect_gradients_close(const OpUnderTest& op, const Result& gpu, const Resu
     }
 }
 
-/// Each field of a region as values; lse is fp32.
+template <class T>
+std::vector<T> values_of(const Field& field, const std::vector<std::uint16_t>& region) {
+  std::vector<T> values(static_cast<std::size_t>(field.bytes) / sizeof(T));
+  std::memcpy(values.data(), region.data() + field.offset_bytes / 2, static_cast<std::size_t>(field.bytes));
+  return values;
+}
+
+/// Made from what the router chose.
+bool is_routed(Activation activation) {
+  return activation == Activation::expert_choice || activation == Activation::expert_weights ||
+         activation == Activation::gate_up;
+}
+
+/// Each field of a region as values.
 void expect_region_close(const Region& region, const std::vector<std::uint16_t>& gpu,
-                         const std::vector<std::uint16_t>& host) {
+                         const std::vector<std::uint16_t>& host, bool routed = true) {
   for (const Field& field : region.fields) {
-    const auto begin = field.offset_bytes / 2, count = field.bytes / 2;
-    if (field.activation == Activation::lse) {
-      std::vector<float> actual(static_cast<std::size_t>(count / 2)), expected(actual.size());
-      std::memcpy(actual.data(), gpu.data() + begin, static_cast<std::size_t>(field.bytes));
-      std::memcpy(expected.data(), host.data() + begin, static_cast<std::size_t>(field.bytes));
-      EXPECT_LT(relative_error(actual, expected), kActivationTolerance) << "lse";
-      continue;
+    SCOPED_TRACE("activation " + std::to_string(static_cast<int>(field.activation)));
+    if (!routed && is_routed(field.activation)) continue;
+    switch (field.activation) {
+      case Activation::lse:
+      case Activation::router_logits:
+      case Activation::expert_weights:
+        EXPECT_LT(relative_error(values_of<float>(field, gpu), values_of<float>(field, host)), kActivationTolerance);
+        break;
+      case Activation::expert_choice:
+        EXPECT_EQ(values_of<std::int32_t>(field, gpu), values_of<std::int32_t>(field, host));
+        break;
+      default:
+        EXPECT_LT(relative_error(values_of<std::uint16_t>(field, gpu), values_of<std::uint16_t>(field, host)),
+                  kActivationTolerance);
     }
-    const std::vector<std::uint16_t> actual(gpu.begin() + begin, gpu.begin() + begin + count);
-    const std::vector<std::uint16_t> expected(host.begin() + begin, host.begin() + begin + count);
-    EXPECT_LT(relative_error(actual, expected), kActivationTolerance)
-        << "activation " << static_cast<int>(field.activation);
   }
 }
 
-class CudaTemplatesTest : public GpuTestWith<Case> {};
+class CudaTemplatesTest : public GpuTestWith<Case> {
+ protected:
+  LayerKind decoder() const { return decoder_kind(GetParam().config, 0); }
+};
 INSTANTIATE_TEST_SUITE_P(Cases, CudaTemplatesTest, ::testing::ValuesIn(averaging_cases()),
                          [](const auto& parameter) { return parameter.param.name; });
 
 TEST_P(CudaTemplatesTest, DecoderForwardMatchesHost) {
   CudaTemplates templates;
-  OpUnderTest op(GetParam(), LayerKind::decoder, Pass::forward);
+  OpUnderTest op(GetParam(), decoder(), Pass::forward);
   const Result host = op.host(), gpu = op.gpu(templates);
-  EXPECT_LT(relative_error(gpu.output, host.output), kActivationTolerance);
-  expect_region_close(kept_region(op.model(), LayerKind::decoder, op.binding().batch, op.binding().layout), gpu.kept,
-                      host.kept);
+  // Where two experts are nearly as good, the last bits of what comes before decide between them.
+  const bool routed = decoder() == LayerKind::decoder;
+  if (routed) {
+    EXPECT_LT(relative_error(gpu.output, host.output), kActivationTolerance);
+  }
+  expect_region_close(kept_region(op.model(), decoder(), op.binding().batch, op.binding().layout), gpu.kept, host.kept,
+                      routed);
   EXPECT_EQ(op.gpu(templates).kept, gpu.kept);
   if (!op.kv.empty()) {
     EXPECT_LT(relative_error(gpu.kv, host.kv), kActivationTolerance);
@@ -298,25 +328,38 @@ TEST_P(CudaTemplatesTest, DecoderForwardMatchesHost) {
   EXPECT_EQ(op.gpu(templates, true).output, gpu.output);
 }
 
+// From the same middle on, so that routers meet the same values.
+TEST_P(CudaTemplatesTest, MlpMatchesHost) {
+  CudaTemplates templates;
+  const Result made = OpUnderTest(GetParam(), decoder(), Pass::forward, Keep::input_attention).host();
+  OpUnderTest op(GetParam(), decoder(), Pass::recompute, Keep::input_attention);
+  op.kept = made.kept;
+  op.kv = made.kv;
+  op.block_recompute = true;
+  const Result host = op.host(), gpu = op.gpu(templates);
+  EXPECT_LT(relative_error(gpu.output, host.output), kActivationTolerance);
+  expect_region_close(recomputed_region(op.model(), decoder(), op.binding().batch, op.binding().layout), gpu.recomputed,
+                      host.recomputed);
+}
+
 // Whatever is kept, forward gives the same output, and a recompute the bits that forward had.
 TEST_P(CudaTemplatesTest, RecomputeGivesTheBitsOfForward) {
   CudaTemplates templates;
-  OpUnderTest whole(GetParam(), LayerKind::decoder, Pass::forward);
+  OpUnderTest whole(GetParam(), decoder(), Pass::forward);
   const Result reference = whole.gpu(templates);
-  const Region everything =
-      kept_region(whole.model(), LayerKind::decoder, whole.binding().batch, whole.binding().layout);
+  const Region everything = kept_region(whole.model(), decoder(), whole.binding().batch, whole.binding().layout);
   for (const Keep keep : {Keep::input, Keep::input_context, Keep::input_attention}) {
-    OpUnderTest forward(GetParam(), LayerKind::decoder, Pass::forward, keep);
+    OpUnderTest forward(GetParam(), decoder(), Pass::forward, keep);
     const Result kept = forward.gpu(templates);
     EXPECT_EQ(kept.output, reference.output);
-    OpUnderTest recompute(GetParam(), LayerKind::decoder, Pass::recompute, keep);
+    OpUnderTest recompute(GetParam(), decoder(), Pass::recompute, keep);
     recompute.kept = kept.kept;
     recompute.kv = kept.kv;
     recompute.block_recompute = true;
     const Result again = recompute.gpu(templates);
     EXPECT_EQ(again.output, reference.output);
     for (const Field& field :
-         recomputed_region(recompute.model(), LayerKind::decoder, recompute.binding().batch, recompute.binding().layout)
+         recomputed_region(recompute.model(), decoder(), recompute.binding().batch, recompute.binding().layout)
              .fields) {
       const Field* const original = everything.find(field.activation);
       ASSERT_NE(original, nullptr);
@@ -330,8 +373,8 @@ TEST_P(CudaTemplatesTest, RecomputeGivesTheBitsOfForward) {
 
 TEST_P(CudaTemplatesTest, DecoderBackwardMatchesHost) {
   CudaTemplates templates;
-  OpUnderTest op(GetParam(), LayerKind::decoder, Pass::backward);
-  const Result made = OpUnderTest(GetParam(), LayerKind::decoder, Pass::forward).host();
+  OpUnderTest op(GetParam(), decoder(), Pass::backward);
+  const Result made = OpUnderTest(GetParam(), decoder(), Pass::forward).host();
   op.kept = made.kept;
   op.kv = made.kv;
   const Result host = op.host(), gpu = op.gpu(templates);
@@ -353,13 +396,13 @@ TEST_P(CudaTemplatesTest, DecoderBackwardMatchesHost) {
 // Backward from the input alone: the chunked MLP makes gate_up again itself, with the same bits.
 TEST_P(CudaTemplatesTest, BackwardDoesNotDependOnWhatWasKept) {
   CudaTemplates templates;
-  OpUnderTest whole(GetParam(), LayerKind::decoder, Pass::backward);
-  const Result made = OpUnderTest(GetParam(), LayerKind::decoder, Pass::forward).gpu(templates);
+  OpUnderTest whole(GetParam(), decoder(), Pass::backward);
+  const Result made = OpUnderTest(GetParam(), decoder(), Pass::forward).gpu(templates);
   whole.kept = made.kept;
   whole.kv = made.kv;
   const Result reference = whole.gpu(templates);
-  OpUnderTest recompute(GetParam(), LayerKind::decoder, Pass::recompute, Keep::input);
-  OpUnderTest op(GetParam(), LayerKind::decoder, Pass::backward, Keep::input);
+  OpUnderTest recompute(GetParam(), decoder(), Pass::recompute, Keep::input);
+  OpUnderTest op(GetParam(), decoder(), Pass::backward, Keep::input);
   recompute.kv = op.kv = made.kv;
   op.recomputed = recompute.gpu(templates).recomputed;
   const Result result = op.gpu(templates);

@@ -1,5 +1,8 @@
 // What a run writes never destroys what it reads, and is refused before the first step if it cannot be written.
+#include <cstdint>
+#include <cstring>
 #include <set>
+#include <vector>
 
 #include "tests/exec/program/program_fixture.h"
 #include "tests/shared/child_process.h"
@@ -179,6 +182,31 @@ TEST_F(OutputsTest, ASecondRunLeavesTheScheduleOfTheFirst) {
   fs::remove(folder_.path() / ("d/" + name));
   fs::create_directory(folder_.path() / ("d/" + name));  // found out before the run, too
   expect_refused("run s.toml --timeline d/t.json", "names a folder");
+}
+
+TEST_F(OutputsTest, ADumpOfAMixtureOfExpertsSaysWhatTokensChose) {
+  fs::copy_file(source_folder() / "scenarios/models/tiny-qwen3-moe.json", folder_.path() / "model.json",
+                fs::copy_options::overwrite_existing);
+  const std::string command = "run s.toml --set policy.name=resident --steps 1 --dump d --set policy.keep=everything";
+  const std::string choices = (folder_.path() / "d/expert_choices.i32").string();
+  EXPECT_EQ(run(command + " --set model.layers=5 --set workload.micro_batch=4").code, 0);
+  const nlohmann::json shape = nlohmann::json::parse(file_text(folder_.path() / "d/run.json"))["expert_choices_shape"];
+  EXPECT_EQ(shape, (nlohmann::json{4, 128, 4}));  // one layer is dense
+  const std::string bytes = file_text(choices);
+  ASSERT_EQ(bytes.size(), 4u * 4 * 128 * 4);
+  std::vector<std::int32_t> ids(bytes.size() / 4);
+  std::memcpy(ids.data(), bytes.data(), bytes.size());
+  for (std::size_t token = 0; token < ids.size(); token += 4) {
+    const std::set<std::int32_t> chosen(ids.begin() + static_cast<std::ptrdiff_t>(token),
+                                        ids.begin() + static_cast<std::ptrdiff_t>(token) + 4);
+    ASSERT_EQ(chosen.size(), 4u) << token;
+    ASSERT_GE(*chosen.begin(), 0);
+    ASSERT_LT(*chosen.rbegin(), 16);
+  }
+  // Of several micro-batches one lies where the other lay: nothing is left of another run's.
+  EXPECT_EQ(run(command + " --set model.layers=5").code, 0);
+  EXPECT_FALSE(fs::exists(choices));
+  EXPECT_FALSE(nlohmann::json::parse(file_text(folder_.path() / "d/run.json")).contains("expert_choices_shape"));
 }
 
 }  // namespace
