@@ -2,7 +2,7 @@
 // row that is lost, added twice or multiplied with another expert's matrix is a difference.
 #include "exec/cuda/grouped_matmul.h"
 
-#include <numeric>
+#include <algorithm>
 
 #include "gpu_test.h"
 
