@@ -3,6 +3,8 @@
 // How many rows an expert has is known to the device alone: the launch depends on the rows of all experts and on their
 // number, never on the routing, and nothing waits. A result depends on its row and its expert's matrix (a gradient on
 // the expert's rows in their order), so that it has the same bits wherever the rows lie. No sum is split.
+//
+// By CUTLASS where it takes them (grouped_matmul_cutlass.h), else by our own kernels (grouped_matmul_own.h).
 #pragma once
 
 #include <cstdint>

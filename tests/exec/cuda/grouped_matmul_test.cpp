@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "exec/cuda/grouped_matmul_own.h"
 #include "gpu_test.h"
 
 namespace penstock::exec {
@@ -94,17 +95,25 @@ TEST_P(GroupedMatmul, ForwardAndInputGradientTakeEachExpertsMatrix) {
         d_x[static_cast<std::size_t>(row * c_.inputs + i)] = round_to_bf16(back[static_cast<std::size_t>(i)]);
     }
   const DeviceMemory first = to_device(first_), on_x = to_device(x), on_w = to_device(w), on_d_y = to_device(d_y);
-  DeviceMemory on_y(2 * static_cast<std::int64_t>(y.size())), on_d_x(2 * static_cast<std::int64_t>(x.size()));
-  on_y.fill(0xFF);
-  on_d_x.fill(0xFF);
+  const std::uint16_t *const gpu_x = on_x.as<std::uint16_t>(), *const gpu_d_y = on_d_y.as<std::uint16_t>();
   const ExpertMatrices matrices{on_w.as<std::uint16_t>(), stride()};
-  grouped_forward(rows_on(first), on_x.as<std::uint16_t>(), matrices, on_y.as<std::uint16_t>(), c_.outputs, c_.inputs,
-                  workspace(), nullptr);
-  grouped_input_gradient(rows_on(first), on_d_y.as<std::uint16_t>(), matrices, on_d_x.as<std::uint16_t>(), c_.outputs,
-                         c_.inputs, workspace(), nullptr);
-  synchronize_device();
-  EXPECT_EQ(to_host<std::uint16_t>(on_y, rows_ * c_.outputs), y);
-  EXPECT_EQ(to_host<std::uint16_t>(on_d_x, rows_ * c_.inputs), d_x);
+  for (const bool own : {false, true}) {
+    SCOPED_TRACE(own ? "own kernels" : "as they are chosen");
+    DeviceMemory on_y(2 * static_cast<std::int64_t>(y.size())), on_d_x(2 * static_cast<std::int64_t>(x.size()));
+    on_y.fill(0xFF);
+    on_d_x.fill(0xFF);
+    auto *const gpu_y = on_y.as<std::uint16_t>(), *const gpu_d_x = on_d_x.as<std::uint16_t>();
+    if (own) {
+      own_grouped::forward(rows_on(first), gpu_x, matrices, gpu_y, c_.outputs, c_.inputs, nullptr);
+      own_grouped::input_gradient(rows_on(first), gpu_d_y, matrices, gpu_d_x, c_.outputs, c_.inputs, nullptr);
+    } else {
+      grouped_forward(rows_on(first), gpu_x, matrices, gpu_y, c_.outputs, c_.inputs, workspace(), nullptr);
+      grouped_input_gradient(rows_on(first), gpu_d_y, matrices, gpu_d_x, c_.outputs, c_.inputs, workspace(), nullptr);
+    }
+    synchronize_device();
+    EXPECT_EQ(to_host<std::uint16_t>(on_y, rows_ * c_.outputs), y);
+    EXPECT_EQ(to_host<std::uint16_t>(on_d_x, rows_ * c_.inputs), d_x);
+  }
 }
 
 TEST_P(GroupedMatmul, WeightGradientIsOfTheExpertsRowsAlone) {
@@ -118,30 +127,40 @@ TEST_P(GroupedMatmul, WeightGradientIsOfTheExpertsRowsAlone) {
         for (std::int64_t i = 0; i < c_.inputs; ++i)
           matrix[o * c_.inputs + i] += value(d_y, row * c_.outputs + o) * value(x, row * c_.inputs + i);
   }
-  const DeviceMemory first = to_device(first_), on_x = to_device(x), on_d_y = to_device(d_y);
-  const auto run = [&](ElementType type, const DeviceMemory& memory, bool accumulates) {
-    grouped_weight_gradient(rows_on(first), on_d_y.as<std::uint16_t>(), on_x.as<std::uint16_t>(),
-                            {memory.data(), type, accumulates}, stride(), c_.outputs, c_.inputs, workspace(), nullptr);
-    synchronize_device();
-  };
-  const DeviceMemory wide = to_device(std::vector<float>(sums.size(), 7.0f));
-  run(ElementType::fp32, wide, false);
-  EXPECT_EQ(to_host<float>(wide, experts_ * stride()), sums);
-  std::vector<std::uint16_t> rounded, twice;
-  const std::int64_t own = c_.outputs * c_.inputs;
+  std::vector<std::uint16_t> rounded, rounded_twice;
+  std::vector<float> twice = sums;
+  const std::int64_t own_elements = c_.outputs * c_.inputs;
   for (std::size_t i = 0; i < sums.size(); ++i) {
-    const bool is_own = static_cast<std::int64_t>(i) % stride() < own;
+    const bool is_own = static_cast<std::int64_t>(i) % stride() < own_elements;
     rounded.push_back(round_to_bf16(sums[i]));
-    twice.push_back(is_own ? round_to_bf16(widen_bf16(rounded.back()) + sums[i]) : rounded.back());
-    if (is_own) sums[i] *= 2;
+    rounded_twice.push_back(is_own ? round_to_bf16(widen_bf16(rounded.back()) + sums[i]) : rounded.back());
+    if (is_own) twice[i] *= 2;
   }
-  run(ElementType::fp32, wide, true);
-  EXPECT_EQ(to_host<float>(wide, experts_ * stride()), sums);
-  const DeviceMemory narrow = to_device(std::vector<std::uint16_t>(sums.size(), round_to_bf16(7.0f)));
-  run(ElementType::bf16, narrow, false);
-  EXPECT_EQ(to_host<std::uint16_t>(narrow, experts_ * stride()), rounded);
-  run(ElementType::bf16, narrow, true);
-  EXPECT_EQ(to_host<std::uint16_t>(narrow, experts_ * stride()), twice);
+  const DeviceMemory first = to_device(first_), on_x = to_device(x), on_d_y = to_device(d_y);
+  const std::uint16_t *const gpu_x = on_x.as<std::uint16_t>(), *const gpu_d_y = on_d_y.as<std::uint16_t>();
+  for (const bool own : {false, true}) {
+    SCOPED_TRACE(own ? "own kernels" : "as they are chosen");
+    const auto run = [&](ElementType type, const DeviceMemory& memory, bool accumulates) {
+      const GradientTarget target{memory.data(), type, accumulates};
+      if (own)
+        own_grouped::weight_gradient(rows_on(first), gpu_d_y, gpu_x, target, stride(), c_.outputs, c_.inputs, nullptr);
+      else
+        grouped_weight_gradient(rows_on(first), gpu_d_y, gpu_x, target, stride(), c_.outputs, c_.inputs, workspace(),
+                                nullptr);
+      synchronize_device();
+    };
+    const std::int64_t all = experts_ * stride();
+    const DeviceMemory wide = to_device(std::vector<float>(sums.size(), 7.0f));
+    run(ElementType::fp32, wide, false);
+    EXPECT_EQ(to_host<float>(wide, all), sums);
+    run(ElementType::fp32, wide, true);
+    EXPECT_EQ(to_host<float>(wide, all), twice);
+    const DeviceMemory narrow = to_device(std::vector<std::uint16_t>(sums.size(), round_to_bf16(7.0f)));
+    run(ElementType::bf16, narrow, false);
+    EXPECT_EQ(to_host<std::uint16_t>(narrow, all), rounded);
+    run(ElementType::bf16, narrow, true);
+    EXPECT_EQ(to_host<std::uint16_t>(narrow, all), rounded_twice);
+  }
 }
 
 }  // namespace

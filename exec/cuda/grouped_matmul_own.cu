@@ -1,7 +1,7 @@
-// Grouped products in tiles on the tensor cores of any card from sm_80 on, where CUTLASS does not take them. A block makes one tile of one expert's
+// Grouped products in tiles on the tensor cores of any card from sm_80 on. A block makes one tile of one expert's
 // result; it looks for its expert itself, and of the blocks, of which there are as many as any routing may need, the
 // last ones have nothing to do.
-#include "exec/cuda/grouped_matmul.h"
+#include "exec/cuda/grouped_matmul_own.h"
 
 #include <algorithm>
 #include <stdexcept>
@@ -10,9 +10,8 @@
 
 #include "exec/cuda/error.h"
 #include "exec/cuda/gradient_target.cuh"
-#include "exec/cuda/grouped_matmul_cutlass.h"
 
-namespace penstock::exec {
+namespace penstock::exec::own_grouped {
 namespace {
 
 constexpr int kTile = 128;     // rows and columns of a result's tile
@@ -289,26 +288,18 @@ void multiply_rows(const ExpertRows& rows, const std::uint16_t* left, const Expe
 
 }  // namespace
 
-void grouped_forward(const ExpertRows& rows, const std::uint16_t* x, const ExpertMatrices& w, std::uint16_t* y,
-                     std::int64_t outputs, std::int64_t inputs, LibraryWorkspace workspace, Stream stream) {
-  if (cutlass_grouped::takes(outputs, inputs))
-    return cutlass_grouped::forward(rows, x, w, y, outputs, inputs, workspace, stream);
+void forward(const ExpertRows& rows, const std::uint16_t* x, const ExpertMatrices& w, std::uint16_t* y,
+             std::int64_t outputs, std::int64_t inputs, Stream stream) {
   multiply_rows<false>(rows, x, w, y, outputs, inputs, stream);
 }
 
-void grouped_input_gradient(const ExpertRows& rows, const std::uint16_t* d_y, const ExpertMatrices& w,
-                            std::uint16_t* d_x, std::int64_t outputs, std::int64_t inputs, LibraryWorkspace workspace,
-                            Stream stream) {
-  if (cutlass_grouped::takes(outputs, inputs))
-    return cutlass_grouped::input_gradient(rows, d_y, w, d_x, outputs, inputs, workspace, stream);
+void input_gradient(const ExpertRows& rows, const std::uint16_t* d_y, const ExpertMatrices& w, std::uint16_t* d_x,
+                    std::int64_t outputs, std::int64_t inputs, Stream stream) {
   multiply_rows<true>(rows, d_y, w, d_x, inputs, outputs, stream);
 }
 
-void grouped_weight_gradient(const ExpertRows& rows, const std::uint16_t* d_y, const std::uint16_t* x,
-                             GradientTarget d_w, std::int64_t stride, std::int64_t outputs, std::int64_t inputs,
-                             LibraryWorkspace workspace, Stream stream) {
-  if (cutlass_grouped::takes(outputs, inputs))
-    return cutlass_grouped::weight_gradient(rows, d_y, x, d_w, stride, outputs, inputs, workspace, stream);
+void weight_gradient(const ExpertRows& rows, const std::uint16_t* d_y, const std::uint16_t* x, GradientTarget d_w,
+                     std::int64_t stride, std::int64_t outputs, std::int64_t inputs, Stream stream) {
   const unsigned blocks = grid_of(rows.experts * divide_up(outputs, kTile) * divide_up(inputs, kTile));
   with_type(d_w, [&](auto* typed) {
     using T = std::remove_pointer_t<decltype(typed)>;
@@ -325,4 +316,4 @@ void grouped_weight_gradient(const ExpertRows& rows, const std::uint16_t* d_y, c
   PENSTOCK_CUDA_LAUNCH("grouped weight gradient");
 }
 
-}  // namespace penstock::exec
+}  // namespace penstock::exec::own_grouped
