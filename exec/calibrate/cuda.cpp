@@ -11,6 +11,7 @@
 #include "exec/calibrate/cuda_machine.h"
 #include "exec/calibrate/cuda_ops.h"
 #include "exec/calibrate/host_passes.h"
+#include "exec/calibrate/host_rounds.h"
 #include "exec/cuda/backend.h"
 #include "exec/runtime/limits.h"
 #include "exec/runtime/machine_name.h"
@@ -22,8 +23,8 @@ namespace {
 constexpr std::int64_t kSmallestCopy = std::int64_t{16} << 10, kLargestCopy = std::int64_t{256} << 20;
 // Elements. Planes a power of two apart would fall into the same sets of the caches, which those of a model do not.
 constexpr std::int64_t kSmallLayer = 4'100'000, kLargeLayer = 60'100'000;
-constexpr double kLoadSeconds = 0.45;  // of AdamW at each combination
-constexpr int kLoadRepeats = 3;        // slices of it, for the spread
+constexpr double kLoadSeconds = 0.15;  // of AdamW at each combination in a round
+constexpr int kRepeats = 3;            // of copies both ways
 constexpr double kSettleSeconds = 3;   // until a GPU without a pause has settled
 constexpr double kResponseSeconds = 1.5;
 constexpr double kPacedSeconds = 1.5;
@@ -60,9 +61,14 @@ class CudaCalibration {
     machine.cpu.cores = limits_.cores;
     machine.cpu.adamw_bytes_per_parameter = 26;
     names();
-    host();
+    link_and_dram();
+    // What AdamW and copies get of the host's memory, before, amid and after the device's kernels.
+    host_round(0.1);
     small_costs();
+    host_round(0.28);
     kernels();
+    host_round(0.97);
+    rounds_.fill(machine.cpu, profile_.spread);
     profile_.date = utc_date();
     return std::move(profile_);
   }
@@ -99,40 +105,36 @@ class CudaCalibration {
     return {counts.begin(), counts.end()};
   }
 
-  void host() {
+  void link_and_dram() {
     Cpu& cpu = profile_.machine.cpu;
-    {
-      progress_("DRAM by threads", 0.01);
-      Triad triad;
-      for (const int threads : thread_counts(1)) {
-        const MeasuredRate rate = triad.run(threads);
-        cpu.dram_by_threads.push_back({threads, rate.per_second});
-        spread(fmt::format("dram {}", threads), rate.spread);
-        cpu.dram_bytes_per_second = std::max(cpu.dram_bytes_per_second, rate.per_second);
-      }
+    progress_("DRAM by threads", 0.01);
+    Triad triad;
+    for (const int threads : thread_counts(1)) {
+      const MeasuredRate rate = triad.run(threads);
+      cpu.dram_by_threads.push_back({threads, rate.per_second});
+      spread(fmt::format("dram {}", threads), rate.spread);
+      cpu.dram_bytes_per_second = std::max(cpu.dram_bytes_per_second, rate.per_second);
     }
-    progress_("AdamW by threads", 0.05);
+    CudaCopies copies(gate_);
+    curves(copies);
+  }
+
+  void host_round(double done) {
+    progress_("AdamW by threads", done);
     std::int64_t elements = 0;
     for (const Scenario& scenario : scenarios_)
       elements = std::max(elements, scenario.model.largest_decoder().state_elements);
     AdamwLoad adamw(elements);
     adamw.run(limits_.cores, 0.1);
-    for (const int threads : thread_counts(1)) {
-      std::vector<double> rates;
-      for (int i = 0; i < kLoadRepeats; ++i) rates.push_back(adamw.run(threads, kLoadSeconds / kLoadRepeats));
-      const Measured rate = summarise(std::move(rates));
-      cpu.adamw_by_threads.push_back({threads, rate.seconds});
-      spread(fmt::format("adamw {}", threads), rate.spread);
-    }
-    passes();
+    for (const int threads : thread_counts(1)) rounds_.add_adamw(threads, adamw.run(threads, kLoadSeconds));
+    passes(done);
     CudaCopies copies(gate_);
-    curves(copies);
-    sharing(copies, adamw);
+    sharing(copies, adamw, done);
   }
 
   /// What a schedule's optimizer lane does, on as many threads as it will have.
-  void passes() {
-    progress_("passes of the host", 0.08);
+  void passes(double done) {
+    progress_("passes of the host", done);
     std::int64_t largest = kSmallLayer;
     std::set<int> counts;
     for (const Scenario& scenario : scenarios_) {
@@ -145,9 +147,17 @@ class CudaCalibration {
       for (const std::int64_t elements : std::set{kSmallLayer, largest}) {
         // Anew: the low bits of one layout would be denormal floats of another, and arithmetic on those is slow.
         HostPasses passes(2 * kLargeLayer * HostPasses::kBytes);
-        keep(passes.adamw(elements, threads), profile_);
-        keep(passes.gradients(elements, threads), profile_);
+        keep(passes.adamw(elements, threads));
+        keep(passes.gradients(elements, threads));
       }
+  }
+
+  void keep(const std::vector<MeasuredPass>& passes) {
+    for (const MeasuredPass& pass : passes) {
+      rounds_.add(pass.point);
+      double& widest = profile_.spread[pass.point.name];
+      widest = std::max(widest, pass.spread);
+    }
   }
 
   void curves(CudaCopies& copies) {
@@ -180,7 +190,7 @@ class CudaCalibration {
 
   CudaCopies::Rates median_rates(const std::function<CudaCopies::Rates()>& measure_once, const std::string& name) {
     std::vector<double> up, down;
-    for (int i = 0; i < kLoadRepeats; ++i) {
+    for (int i = 0; i < kRepeats; ++i) {
       const CudaCopies::Rates rates = measure_once();
       up.push_back(rates.h2d);
       down.push_back(rates.d2h);
@@ -191,22 +201,17 @@ class CudaCalibration {
   }
 
   /// AdamW beside copies. Few threads do not crowd anybody: from a quarter of the cores on.
-  void sharing(CudaCopies& copies, AdamwLoad& adamw) {
-    Cpu& cpu = profile_.machine.cpu;
+  void sharing(CudaCopies& copies, AdamwLoad& adamw, double done) {
     for (const int threads : thread_counts(limits_.cores / 4))
       for (const auto& [h2d, d2h] : {std::pair{true, false}, {false, true}, {true, true}}) {
-        const std::string name = fmt::format("AdamW {} beside{}{}", threads, h2d ? " h2d" : "", d2h ? " d2h" : "");
-        progress_(name, 0.16);
-        std::vector<double> parameters;
-        const CudaCopies::Rates rates = median_rates(
-            [&] {
-              return copies.beside(h2d, d2h,
-                                   [&] { parameters.push_back(adamw.run(threads, kLoadSeconds / kLoadRepeats)); });
-            },
-            name);
-        const Measured rate = summarise(std::move(parameters));
-        spread(name, std::max(profile_.spread[name], rate.spread));
-        cpu.sharing.push_back({threads, h2d, d2h, rate.seconds * cpu.adamw_bytes_per_parameter, rates.h2d, rates.d2h});
+        DramSharing shared{threads, h2d, d2h};
+        progress_(sharing_name(shared), done);
+        double parameters = 0;
+        const CudaCopies::Rates rates = copies.beside(h2d, d2h, [&] { parameters = adamw.run(threads, kLoadSeconds); });
+        shared.cpu_bytes_per_second = parameters * profile_.machine.cpu.adamw_bytes_per_parameter;
+        shared.h2d_bytes_per_second = rates.h2d;
+        shared.d2h_bytes_per_second = rates.d2h;
+        rounds_.add(shared);
       }
   }
 
@@ -230,7 +235,7 @@ class CudaCalibration {
   }
 
   void kernels() {
-    const double each = 0.7 / static_cast<double>(scenarios_.size());
+    const double each = 0.65 / static_cast<double>(scenarios_.size());
     for (std::size_t i = 0; i < scenarios_.size(); ++i) {
       const Scenario& scenario = scenarios_[i];
       const double done = 0.3 + each * static_cast<double>(i);
@@ -282,6 +287,7 @@ class CudaCalibration {
   Gate gate_;
   StreamHandle stream_;
   KernelTables tables_;
+  HostRounds rounds_;
   std::set<std::string> powered_;  // models whose power curve is known
   Profile profile_;
 };
