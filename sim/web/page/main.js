@@ -134,13 +134,11 @@
 
   /// Puts a key of a scenario into the question: into its own field, or among the other keys.
   function take(key, value) {
-    if (key === 'machine.dram') {
-      at('ram').value = value;
-    } else {
-      const others = at('set').value.split(';').filter(part => part.trim() && !part.trim().startsWith(key + '='));
-      at('set').value = [...others, `${key}=${value}`].join('; ');
-      at('more').open = true;
-    }
+    const own = {'machine.dram': 'ram', 'machine.nvme': 'drive', 'workload.sequence_length': 'context'}[key];
+    const others = at('set').value.split(';').map(part => part.trim()).filter(part => part && part.split('=')[0].trim() !== key);
+    if (own) at(own).value = value;
+    at('set').value = (own ? others : [...others, `${key}=${value}`]).join('; ');
+    at('more').open ||= !own;
     changed('take');
     at('status').scrollIntoView({block: 'nearest'});
   }

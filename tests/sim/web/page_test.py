@@ -213,6 +213,25 @@ class Page(unittest.TestCase):
         self.assertIn("It fits", self.text("#status"))
         self.assertIn("ram=110", self.run_script("location.hash"))
 
+    def test_each_change_that_would_fit_is_asked_by_its_button(self):
+        # Of a drive, which has a field, and of keys that have none.
+        question = ["--model=qwen2.5-7b", "--gpu=RTX 4090", "--ram=128GB", "--set=machine.hbm=10 GiB", "--set=workload.micro_batch=16"]
+        remedies = json.loads(native("fit", *question, "--json").stdout)["would_fit"]
+        self.assertEqual([each["key"] for each in remedies], ["machine.nvme", "policy.gradient_sum", "policy.moments"])
+        for each in remedies:
+            with self.subTest(key=each["key"]):
+                self.open("model=qwen2.5-7b&gpu=RTX+4090&ram=128GB&set=machine.hbm%3D10+GiB%3B+workload.micro_batch%3D16")
+                self.run_script(f"""document.documentElement.dataset.state = 'typed';
+                    [...document.querySelectorAll('#fit button')].find(b => b.getAttribute('aria-label').includes({each['key']!r})).click(); 1""")
+                self.assertEqual(self.answered(), "answered")
+                self.assertIn("It fits", self.text("#status"))
+                value = each["value"].strip('"')
+                said = [f"--drive={value}"] if each["key"] == "machine.nvme" else [f"--set={each['key']}={value}"]
+                expected = json.loads(native("simulate", *question, *said, "--json").stdout)
+                self.assertIn(f"{expected['tokens_per_second']:,.0f}", self.text("#answer .tiles"))
+                if "nvme" in expected:
+                    self.assertIn(f"The drive keeps {expected['nvme']['kept']}; a step reads", self.text("#fit"))
+
     def test_two_machines_side_by_side(self):
         self.open("model=qwen2.5-0.5b&gpu=RTX+4090&tokens=1B")
         self.assertEqual(self.change({"compare": True, "gpu2": "RTX 5090"}), "answered")
@@ -552,7 +571,7 @@ if __name__ == "__main__":
     NATIVE = str(pathlib.Path(ARGUMENTS.native).absolute())
     PAGE, SOURCE = ARGUMENTS.page.absolute(), ARGUMENTS.source.absolute()
     if not browsers.installed(ARGUMENTS.browser):
-        print(f"there is no {ARGUMENTS.browser}; scripts/install web brings it")
+        print(f"there is no {ARGUMENTS.browser}; scripts/install brings Chromium, scripts/install firefox Firefox")
         sys.exit(SKIPPED)
     import tempfile
     with tempfile.TemporaryDirectory() as FOLDER:
