@@ -123,7 +123,7 @@ TEST_F(ProgramTest, RecordsWhatCanBePredictedLater) {
   // What was recorded leads back to the same schedule.
   const Scenario scenario = recorded_scenario(recording, folder_.path() / "r.json");
   EXPECT_EQ(schedule_hash(make_schedule(scenario.policy_input())), recording.schedule_hash);
-  expect_error("run s.toml --profile p.json --record r.json --steps 2", 2, "1 of 2 steps are warm-up");
+  expect_error("run s.toml --profile p.json --record r.json --steps 1", 2, "run.steps is 1");
   expect_error("run s.toml --profile p.json --record no/r.json", 2, "does not exist");
 }
 
