@@ -16,8 +16,8 @@ std::int64_t directly_copied_bytes(std::int64_t arena_bytes, std::int64_t pinned
 }
 
 std::int64_t ring_piece_bytes(std::int64_t bytes) {
-  const std::int64_t eighth = (bytes / 8 + kPage - 1) / kPage * kPage;
-  const std::int64_t piece = std::clamp(eighth, kLeastPiece, kRingSlotBytes);
+  const std::int64_t part = (bytes / 16 + kPage - 1) / kPage * kPage;
+  const std::int64_t piece = std::clamp(part, kLeastPiece, kRingSlotBytes);
   return std::max<std::int64_t>(1, std::min(piece, bytes));
 }
 

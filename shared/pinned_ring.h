@@ -24,8 +24,8 @@ inline constexpr std::int64_t kPinnedSpareBytes = std::int64_t{64} << 20;
 /// Of the arena's bytes, from its beginning, those that are pinned themselves if `pinned_bytes` can be: all, or what
 /// rings and spare leave, in whole MiB; never negative.
 std::int64_t directly_copied_bytes(std::int64_t arena_bytes, std::int64_t pinned_bytes);
-/// One piece of a copy of `bytes`: a slot, or an eighth of a copy that is less than eight slots, so that its pieces
-/// overlap too; at least 256 KiB, in whole pages. 1 for nothing.
+/// One piece of a copy of `bytes`: a slot, or a sixteenth of a copy that is less than sixteen slots, so that threads which
+/// wake late have a part in it and end together; at least 256 KiB, in whole pages. 1 for nothing.
 std::int64_t ring_piece_bytes(std::int64_t bytes);
 
 /// Threads that move the pieces of one lane on a host with so many cores.

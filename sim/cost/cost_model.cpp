@@ -254,8 +254,9 @@ class CostModel {
     return is_gpu(schedule_.lanes[op.lane].kind) && tier(from) != tier(to) && (is_behind(from) || is_behind(to));
   }
 
-  /// Threads move a piece each between memory and slots while the link moves others: whichever is slower sets the rate,
-  /// and of the other one piece is left over, at the beginning or the end.
+  /// Threads move a piece each between memory and slots while the link moves others: whichever is slower sets the rate.
+  /// If that is the link, it waits for the first piece (or the last is moved after it). If it is the threads, one of them,
+  /// woken late, ends a piece after the others, and the link moves that one.
   OpCost ring_copy(bool upload, const LinkDirection& direction) const {
     const Access& access = op_->reads[0];
     const auto bytes = static_cast<double>(access.bytes);
@@ -266,10 +267,10 @@ class CostModel {
     if (moving <= 0) missing("cpu.dram");
     const double on_link = transfer_seconds(direction, piece);
     const double on_host = piece / moving;  // of all threads together
-    const double slower = std::max(on_link, measured > 0 ? piece / measured : on_host);
+    const double moved = measured > 0 ? piece / measured : on_host;
     OpCost cost;
-    cost.latency_seconds = std::min(on_link, threads * on_host);
-    cost.fluid_seconds = bytes / piece * slower;
+    cost.latency_seconds = moved > on_link ? on_link + (threads - 1) * on_host : threads * on_host;
+    cost.fluid_seconds = bytes / piece * std::max(on_link, moved);
     use(cost, upload ? kLinkH2d : kLinkD2h, bytes);
     use(cost, kDram, (machine_.gpu.is_host ? 4 : 3) * bytes);
     use(cost, kCores, std::min(cost.fluid_seconds, bytes / moving) * threads);

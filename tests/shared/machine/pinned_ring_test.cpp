@@ -34,10 +34,10 @@ TEST(PinnedRing, AMachineThatDoesNotSayPinsAll) {
 
 TEST(PinnedRing, PiecesOverlapHoweverShortTheCopy) {
   EXPECT_EQ(ring_piece_bytes(kGiB), kRingSlotBytes);
-  EXPECT_EQ(ring_piece_bytes(8 * kRingSlotBytes), kRingSlotBytes);
-  EXPECT_EQ(ring_piece_bytes(16 * kMiB), 2 * kMiB);
-  EXPECT_EQ(ring_piece_bytes(16 * kMiB + 7), 2 * kMiB);
-  EXPECT_EQ(ring_piece_bytes(16 * kMiB + 8 * 4096), 2 * kMiB + 4096);
+  EXPECT_EQ(ring_piece_bytes(16 * kRingSlotBytes), kRingSlotBytes);
+  EXPECT_EQ(ring_piece_bytes(32 * kMiB), 2 * kMiB);
+  EXPECT_EQ(ring_piece_bytes(32 * kMiB + 7), 2 * kMiB);
+  EXPECT_EQ(ring_piece_bytes(32 * kMiB + 16 * 4096), 2 * kMiB + 4096);
   EXPECT_EQ(ring_piece_bytes(kMiB), 256 << 10);
   EXPECT_EQ(ring_piece_bytes(4), 4);
   EXPECT_EQ(ring_piece_bytes(0), 1);

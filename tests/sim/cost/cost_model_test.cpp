@@ -193,14 +193,14 @@ TEST(CostModel, OnAHostGpuEverythingTakesCores) {
   EXPECT_EQ(up.latency_seconds, 0.51);
 }
 
-// 32 MiB in eight pieces, of which the link moves one in a second and a thread one in half a second: the link sets the
+// 64 MiB in sixteen pieces, of which the link moves one in a second and a thread one in half a second: the link sets the
 // rate, and half a second is left over at the beginning. A byte is read from memory, written to a slot and read there.
 TEST(CostModel, MemoryThatIsNotPinnedGoesThroughARing) {
   constexpr double kPiece = 4 << 20;
   Priced tiny;
   tiny.machine.link.h2d = tiny.machine.link.d2h = {kPiece, 0, {}};
   tiny.machine.cpu.dram_bytes_per_second = 4 * 4 * kPiece;
-  const int up = tiny.upload("up", TensorKind::weights, 32 << 20),
+  const int up = tiny.upload("up", TensorKind::weights, 64 << 20),
             down = tiny.download("down", TensorKind::gradient, 4);
   tiny.schedule.buffers[1].bytes = 1 << 30;
   tiny.machine.pinned_bytes = 1 << 30;
@@ -208,7 +208,7 @@ TEST(CostModel, MemoryThatIsNotPinnedGoesThroughARing) {
   tiny.machine.pinned_bytes = 160 << 20;
   const OpCost cost = tiny.cost(up);
   EXPECT_DOUBLE_EQ(cost.latency_seconds, 0.5 + 0.01);  // and what waking the ring's thread takes
-  EXPECT_DOUBLE_EQ(cost.fluid_seconds, 8);
+  EXPECT_DOUBLE_EQ(cost.fluid_seconds, 16);
   EXPECT_DOUBLE_EQ(cost.demand[kLinkH2d], kPiece);
   EXPECT_DOUBLE_EQ(cost.demand[kDram], 3 * kPiece);
   EXPECT_DOUBLE_EQ(cost.demand[kHbm], kPiece);
@@ -217,11 +217,15 @@ TEST(CostModel, MemoryThatIsNotPinnedGoesThroughARing) {
   EXPECT_DOUBLE_EQ(tiny.cost(down).demand[kLinkD2h] * tiny.cost(down).fluid_seconds, 4);
   // As measured, where it was.
   tiny.machine.link.ring_h2d_bytes_per_second = kPiece / 2;
-  EXPECT_DOUBLE_EQ(tiny.cost(up).fluid_seconds, 16);
+  EXPECT_DOUBLE_EQ(tiny.cost(up).fluid_seconds, 32);
+  // Four threads, of which one ends half a second's work of all, 2 s of its own, less its part after the others; then the
+  // link moves the last piece.
+  tiny.machine.cpu.cores = 16;
+  EXPECT_DOUBLE_EQ(tiny.cost(up).latency_seconds, 1 + 3 * 0.5 + 0.01);
   // With 64 MiB more than rings and spare take, the beginning of the arena is pinned.
   tiny.machine.pinned_bytes = 256 << 20;
   EXPECT_EQ(tiny.cost(up).latency_seconds, 0);
-  EXPECT_DOUBLE_EQ(tiny.cost(up).fluid_seconds, 8);
+  EXPECT_DOUBLE_EQ(tiny.cost(up).fluid_seconds, 16);
 }
 
 TEST(CostModel, NvmeNeedsADrive) {
