@@ -68,7 +68,7 @@ Upgrade read_upgrade(const TomlDocument& document, const std::string& table, con
   if (section.has("dram")) upgrade.dram_bytes = section.bytes("dram", 1 << 20);
   if (section.has("link")) upgrade.link_factor = section.number("link", 1, kMostFaster);
   if (section.has("dram_bandwidth")) upgrade.dram_bandwidth_factor = section.number("dram_bandwidth", 1, kMostFaster);
-  if (section.has("nvme")) upgrade.nvme_factor = section.number("nvme", 1, kMostFaster);
+  if (section.has("drive")) upgrade.drive_bytes = section.bytes("drive", 1 << 30);
   upgrade.price = read_price(section);
   section.finish();
   return upgrade;
@@ -101,9 +101,12 @@ Machine upgraded(const Machine& machine, const Upgrade& upgrade) {
   Machine result = machine;
   result.dram_bytes += upgrade.dram_bytes;
   if (upgrade.link_factor > 1) result = with_faster(result, "link", upgrade.link_factor);
-  if (upgrade.nvme_factor > 1) {
-    result = with_faster(result, "nvme", upgrade.nvme_factor);
-    result.nvme.bytes = std::llround(static_cast<double>(result.nvme.bytes) * upgrade.nvme_factor);
+  if (upgrade.drive_bytes > 0 && machine.nvme.read_bytes_per_second > 0) {
+    if (machine.nvme.bytes > 0) {  // runs stripe over both
+      result = with_faster(result, "nvme", 2);
+      result.nvme.endurance_bytes *= 2;
+    }
+    result.nvme.bytes += upgrade.drive_bytes;
   }
   if (upgrade.dram_bandwidth_factor > 1) result = with_faster(result, "dram", upgrade.dram_bandwidth_factor);
   return result;

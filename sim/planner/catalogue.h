@@ -25,7 +25,7 @@ struct Upgrade {
   std::string name;
   std::int64_t dram_bytes = 0;                        // more of it
   double link_factor = 1, dram_bandwidth_factor = 1;  // so many times faster (sensitivity.h)
-  double nvme_factor = 1;                             // so many times faster and larger: more drives
+  std::int64_t drive_bytes = 0;                       // of one more drive, as fast as the one that is there
   Price price;
 };
 

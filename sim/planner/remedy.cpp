@@ -256,9 +256,17 @@ class Remedies {
 
   /// Most machines have a drive, whether anybody spoke of it or not: it comes before other numerics.
   void larger_drive() {
-    if (machine_is_there_ || !planned_ || scenario_.machine.nvme.read_bytes_per_second <= 0) return;
+    if (!planned_ || scenario_.machine.nvme.read_bytes_per_second <= 0) return;
+    if (machine_is_there_ && !scenario_.nvme_paths.empty()) return;
+    const std::size_t before = trials_.size();
     larger("machine.nvme", scenario_.machine.nvme.bytes, "states on a drive, which is written in every step",
            [](Machine& m, std::int64_t bytes) { m.nvme.bytes = bytes; });
+    if (!machine_is_there_ || trials_.size() == before) return;
+    Trial& trial = trials_.back();  // of a run it takes a folder there
+    trial.remedy.cost = fmt::format("with {} free, on a drive, which is written in every step",
+                                    format_bytes(static_cast<double>(trial.scenario.machine.nvme.bytes)));
+    trial.remedy.key = "machine.nvme_path";
+    trial.remedy.value = "\"FOLDER\"";
   }
 
   /// The least capacity with which it fits; `cost` empty: how much more that is.

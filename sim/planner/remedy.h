@@ -33,7 +33,8 @@ inline constexpr int kMostRemedies = 3;
 
 /// At most kMostRemedies, the one that costs least first; none if no single key is enough. `scenario` as it was read:
 /// before anything was planned. `threads`: 0 = all cores.
-/// `machine_is_there`: on the machine that it is, so that class 3 is left out.
+/// `machine_is_there`: on the machine that it is, so that class 3 is left out, and a drive is one that it has: a folder on
+/// it where the scenario names none.
 std::vector<Remedy> remedies(const Scenario& scenario, int threads = 0, bool machine_is_there = false);
 
 /// "One key would make it fit: run.deterministic = false (...); or ..."; says so if there is none.

@@ -140,10 +140,12 @@ int shop(const ShopOptions& options) {
   std::vector<Asked> offers;
   for (const Offer& offer : catalogue.offers) offers.push_back(asked(offer));
   const std::vector<Verdict> verdicts = judge.judge(offers);
-  const std::optional<std::size_t> chosen = choose(options, verdicts);
+  std::optional<std::size_t> chosen = choose(options, verdicts);
+  if (!chosen && is_question(options) && !verdicts.front().fits) chosen = 0;  // an upgrade may make room
   if (!chosen) refuse(options, judge.workload().name, verdicts);
   const Verdict& best = verdicts[*chosen];
   const std::vector<NextEuro> next = next_euros(judge, catalogue.upgrades, offers[*chosen], best);
+  require_room(judge, best, next, prices);
   const ordered_json result = shop_json(judge.workload().name, best, verdicts, next);
   const std::string workload =
       fmt::format("{}, {} sequences of {} tokens per step, exact AdamW; the planner's schedule on each machine",
@@ -159,7 +161,8 @@ int shop(const ShopOptions& options) {
              options.budget              ? "fastest for the money"
              : options.tokens_per_second ? "cheapest that does it"
                                          : "asked about",
-             best.name, euros(best.price), best.plan, next_text(next, best));
+             best.name, euros(best.price), best.fits ? best.plan : "holds no plan: " + best.shortage,
+             next_text(next, best));
   fmt::print(
       "\n\"at least\": so far below a prediction from this machine's file steps have been, over measurements that the "
       "file "

@@ -88,9 +88,7 @@ int shop_own(const ShopOptions& options, const Catalogue& catalogue, const std::
   const Asked machine{{own.machine.name, "own", own.machine}, {0, "own", "", false}, {}};
   const Verdict now = own.judge.judge({machine}).front();
   const std::vector<NextEuro> next = next_euros(own.judge, upgrades, machine, now);
-  if (!now.fits && std::none_of(next.begin(), next.end(), [](const NextEuro& one) { return one.verdict.fits; }))
-    throw DoesNotFit(fmt::format("{}: {} holds no plan, with any one upgrade of {} neither: {}",
-                                 own.judge.workload().name, now.name, prices.string(), now.shortage));
+  require_room(own.judge, now, next, prices);
   if (options.json) {
     fmt::print("{}", json_text({{"format", "penstock-shop/1"},
                                 {"model", own.judge.workload().name},

@@ -81,7 +81,7 @@ Asked asked(const Offer& offer) {
 Asked asked(const Asked& base, const Upgrade& upgrade) {
   const PlanningTask& task = base.task;
   std::string kind =
-      fmt::format("{} {} {} {}", task.kind, upgrade.link_factor, upgrade.dram_bandwidth_factor, upgrade.nvme_factor);
+      fmt::format("{} {} {} {}", task.kind, upgrade.link_factor, upgrade.dram_bandwidth_factor, upgrade.drive_bytes);
   const std::optional<double> euros = base.euros ? std::optional(*base.euros + upgrade.price.euros) : std::nullopt;
   return {{task.name + " + " + upgrade.name, std::move(kind), upgraded(task.machine, upgrade)}, upgrade.price, euros};
 }
@@ -202,6 +202,13 @@ std::vector<NextEuro> next_euros(const Judge& judge, const std::vector<Upgrade>&
   }
   rank(result);
   return result;
+}
+
+void require_room(const Judge& judge, const Verdict& now, const std::vector<NextEuro>& next,
+                  const std::filesystem::path& catalogue) {
+  if (now.fits || std::any_of(next.begin(), next.end(), [](const NextEuro& one) { return one.verdict.fits; })) return;
+  throw DoesNotFit(fmt::format("{}: {} holds no plan, with any one upgrade of {} neither: {}", judge.workload().name,
+                               now.name, catalogue.string(), now.shortage));
 }
 
 std::string euros(const Price& price) { return fmt::format("{:.0f}{}", price.euros, price.assumed ? "*" : ""); }

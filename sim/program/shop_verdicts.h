@@ -1,6 +1,7 @@
 // What machines do with a model, and what an upgrade of one is worth: the parts of `shop`.
 #pragma once
 
+#include <filesystem>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -77,6 +78,10 @@ struct NextEuro {
 void rank(std::vector<NextEuro>& next);
 std::vector<NextEuro> next_euros(const Judge& judge, const std::vector<Upgrade>& upgrades, const Asked& machine,
                                  const Verdict& now);
+
+/// Throws DoesNotFit where neither the machine nor any one upgrade of `catalogue` holds the model.
+void require_room(const Judge& judge, const Verdict& now, const std::vector<NextEuro>& next,
+                  const std::filesystem::path& catalogue);
 
 /// "3500", and "3500*" where it is assumed.
 std::string euros(const Price& price);

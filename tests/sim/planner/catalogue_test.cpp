@@ -73,13 +73,18 @@ TEST(Catalogue, AnUpgradeChangesWhatItSays) {
   Upgrade upgrade;
   upgrade.dram_bytes = 1000;
   upgrade.link_factor = 2;
-  upgrade.nvme_factor = 2;
+  upgrade.drive_bytes = 1 << 24;
   Machine before = test::small_machine();
   before.nvme = {1 << 24, 15e6, 12e6, 1e-6};
+  before.nvme.endurance_bytes = 7e12;
   const Machine after = upgraded(before, upgrade);
   EXPECT_EQ(after.nvme.bytes, 1 << 25);  // a second drive
   EXPECT_EQ(after.nvme.read_bytes_per_second, 30e6);
   EXPECT_EQ(after.nvme.write_bytes_per_second, 24e6);
+  EXPECT_EQ(after.nvme.endurance_bytes, 14e12);
+  before.nvme.bytes = 0;  // the first one, at the rates that the machine's file has
+  EXPECT_EQ(upgraded(before, upgrade).nvme.bytes, 1 << 24);
+  EXPECT_EQ(upgraded(before, upgrade).nvme.read_bytes_per_second, 15e6);
   EXPECT_EQ(after.dram_bytes, before.dram_bytes + 1000);
   EXPECT_EQ(after.link.h2d.bytes_per_second, 2 * before.link.h2d.bytes_per_second);
   EXPECT_EQ(after.link.duplex_d2h_bytes_per_second, 2 * before.link.duplex_d2h_bytes_per_second);
