@@ -215,6 +215,7 @@ class Run {
 
   std::string text(const BesideMemory& beside) const {
     std::string text = tail_text(setup_, result_, speed_, beside) + card_text(card_summary_) + updates_text(updates_);
+    if (setup_.save) text += saves_text(*setup_.save);
     if (comparison_) text += fmt::format("\n{}\n", comparison_text(setup_.schedule, *comparison_));
     text += files_;
     if (comparison_)

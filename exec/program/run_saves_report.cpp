@@ -1,5 +1,7 @@
 #include "exec/program/run_saves_report.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -11,6 +13,7 @@
 #include "exec/runtime/limits.h"
 #include "shared/error.h"
 #include "shared/timeline/timeline.h"
+#include "shared/units.h"
 #include "sim/simulate.h"
 
 namespace penstock::exec {
@@ -66,6 +69,25 @@ std::string prepare_saves(RunSetup& setup, Training& training) {
   return saves.expectation();
 }
 
+std::string saves_text(const RunSaves& saves) {
+  if (saves.times().empty()) return "";
+  double stall = 0, longest = 0, waited = 0, write = 0;
+  for (const SaveTimes& times : saves.times()) {
+    stall += times.stall_seconds;
+    longest = std::max(longest, times.stall_seconds);
+    waited += times.waited_seconds;
+    write += times.write_seconds;
+  }
+  const auto count = static_cast<double>(saves.times().size());
+  const auto expected = [](double seconds) { return seconds > 0 ? ", expected " + format_seconds(seconds) : ""; };
+  return fmt::format(
+      "saves between steps: {} of {}; training waited {} for each (at most {}{}){}, and they were written in {} (mean{})\n",
+      saves.times().size(), format_bytes(static_cast<double>(saves.times().back().bytes)),
+      format_seconds(stall / count), format_seconds(longest), expected(saves.expected_stall()),
+      waited > 0 ? fmt::format(", of that {} for the one before", format_seconds(waited / count)) : "",
+      format_seconds(write / count), expected(saves.expected_write()));
+}
+
 ordered_json saves_json(const RunSaves& saves) {
   ordered_json json = ordered_json::array();
   for (const SaveTimes& times : saves.times())
@@ -75,7 +97,8 @@ ordered_json saves_json(const RunSaves& saves) {
                     {"stall_seconds", times.stall_seconds},
                     {"expected_stall_seconds", saves.expected_stall()},
                     {"waited_seconds", times.waited_seconds},
-                    {"write_seconds", times.write_seconds}});
+                    {"write_seconds", times.write_seconds},
+                    {"expected_write_seconds", saves.expected_write()}});
   return json;
 }
 

@@ -14,8 +14,11 @@ namespace penstock::exec {
 /// states are loaded, no step was trained.
 std::string prepare_saves(RunSetup& setup, Training& training);
 
-/// [{"step", "bytes", "copied", "stall_seconds", "expected_stall_seconds", "waited_seconds", "write_seconds"}]:
-/// SaveTimes.
+/// How saves between steps went, beside what was expected of them, a line; "" where there was none.
+std::string saves_text(const RunSaves& saves);
+
+/// [{"step", "bytes", "copied", "stall_seconds", "expected_stall_seconds", "waited_seconds", "write_seconds",
+/// "expected_write_seconds"}]: SaveTimes.
 nlohmann::ordered_json saves_json(const RunSaves& saves);
 
 }  // namespace penstock::exec

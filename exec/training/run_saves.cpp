@@ -104,6 +104,10 @@ double RunSaves::expected_stall() const {
   return before_training + late;
 }
 
+double RunSaves::expected_write() const {
+  return expected_.write_rate > 0 ? static_cast<double>(expected_.file_bytes) / expected_.write_rate : 0;
+}
+
 std::string RunSaves::expectation() const {
   const auto files = static_cast<double>(expected_.file_bytes), copy = static_cast<double>(snapshot_bytes_);
   const std::string size = format_bytes(files), written = expected_text(files, expected_.write_rate);

@@ -80,6 +80,7 @@ class RunSaves {
   std::string expectation() const;
   /// Seconds; 0 where rates or steps are not known.
   double expected_stall() const;
+  double expected_write() const;
 
   /// Between steps: copies the states and begins to write the copy, or writes them. REQUIRES: set_aside was
   /// called, nothing is being written. Throws if they cannot be copied; nothing was begun then. Whether they could be written, `finish` says.

@@ -72,6 +72,8 @@ TEST_F(CheckpointsTest, WithoutACopyTheFilesAreTheSame) {
     EXPECT_MENTIONS(text.out, "each layer before its next update");
     EXPECT_MENTIONS(text.out, "training waits for at most ");
     EXPECT_MENTIONS(text.out, "[checkpoint] copy is false");
+    EXPECT_MENTIONS(text.out, "\nsaves between steps: 3 of ");
+    EXPECT_MENTIONS(text.out, " (mean, expected ");
     const nlohmann::json copied = json(common + " --save copied --json");
     const nlohmann::json layers = json(common + " --save layers --set checkpoint.copy=false --json");
     EXPECT_EQ(copied["steps"], layers["steps"]);
