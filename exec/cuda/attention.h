@@ -1,5 +1,6 @@
 // Attention (shared/model/attention.h) over packed q, k, v: two implementations behind this header, chosen by CMake.
-//   attention_cudnn.cpp           cuDNN's graph API; shapes that it does not take go to our own kernels
+//   attention_cudnn.cpp           cuDNN's graph API; what it does not take, on this card, within the workspace given,
+//                                 goes to our own kernels, and a note says so
 //   attention_without_cudnn.cpp   our own kernels alone (attention_own.h): any head dim and length
 //
 // Layouts (bf16 unless said): qkv and d_qkv [tokens, (heads + 2 kv_heads) head_dim], per token q heads, then k, then v;
@@ -59,8 +60,7 @@ class Attention {
   void forward(const AttentionSpec& shape, const std::int32_t* document_starts, const std::uint16_t* qkv,
                const ChunkKeys& keys, std::uint16_t* context, float* lse, LibraryWorkspace workspace, Stream stream);
 
-  /// Runs piece by piece: sequences first, then groups of key-value heads (shared/model/library_workspace.h). Throws
-  /// DoesNotFit if the library wants more workspace than given.
+  /// Runs piece by piece: sequences first, then groups of key-value heads (shared/model/library_workspace.h).
   void backward(const AttentionSpec& shape, const AttentionBackward& tensors, const AttentionPiece& piece,
                 bool deterministic, LibraryWorkspace workspace, Stream stream);
 

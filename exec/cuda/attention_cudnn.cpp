@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 #include <string>
 #include <tuple>
 #include <unordered_map>
@@ -14,7 +15,7 @@
 #include "exec/cuda/attention_own.h"
 #include "exec/cuda/attention_parts.h"
 #include "exec/cuda/error.h"
-#include "shared/error.h"
+#include "shared/standard_streams.h"
 
 namespace penstock::exec {
 namespace {
@@ -46,6 +47,7 @@ enum Tensor : std::int64_t { kQ = 1, kK, kV, kO, kStats, kDO, kDQ, kDK, kDV };
 struct Plan {
   fe::graph::Graph graph;
   std::int64_t workspace = 0;
+  std::string refusal;  // why the library does not take the call; empty: it does
 };
 
 class GraphBuilder {
@@ -96,9 +98,17 @@ class GraphBuilder {
   Call call_;
 };
 
+/// What is wrong with the device, and not with the graph.
+bool is_broken(fe::error_code_t code) {
+  return code == fe::error_code_t::CUDA_API_FAILED || code == fe::error_code_t::INVALID_CUDA_DEVICE ||
+         code == fe::error_code_t::HANDLE_ERROR;
+}
+
 void finish_plan(Plan& plan, cudnnHandle_t handle, const char* what) {
-  check_graph(plan.graph.build(handle, {fe::HeurMode_t::A}), what, __LINE__);
-  check_graph(plan.graph.get_workspace_size(plan.workspace), what, __LINE__);
+  fe::error_t error = plan.graph.build(handle, {fe::HeurMode_t::A});
+  if (error.is_good()) error = plan.graph.get_workspace_size(plan.workspace);
+  if (is_broken(error.get_code())) check_graph(error, what, __LINE__);
+  if (error.is_bad()) plan.refusal = error.get_message();
 }
 
 /// As many keys as queries: the alignment is the same either way.
@@ -160,6 +170,7 @@ struct Attention::Plans {
   cudnnHandle_t handle = nullptr;
   Stream handle_stream = nullptr;  // as in a new handle
   std::map<Key, std::unique_ptr<Plan>> plans;
+  std::set<const Plan*> told;
 
   ~Plans() {
     plans.clear();
@@ -173,12 +184,26 @@ struct Attention::Plans {
     return *plan;
   }
 
+  /// Whether the library computes the call within the workspace; what cards and versions take, and how much they want
+  /// for it, differs. The first refusal of a call is said.
+  bool takes(const AttentionSpec& whole, const Call& call, int kind, LibraryWorkspace workspace) {
+    Plan& plan = find(whole, call, kind);
+    std::string why = plan.refusal;
+    if (why.empty() && plan.workspace > workspace.bytes)
+      why = "it wants a workspace of " + std::to_string(plan.workspace) + " bytes, the schedule gives " +
+            std::to_string(workspace.bytes);
+    if (why.empty()) return true;
+    if (told.insert(&plan).second)
+      tell("penstock-exec: note: attention " + std::string(kind == 0 ? "forward" : "backward") + " of " +
+           std::to_string(call.sequences) + " x " + std::to_string(whole.length) + " tokens, " +
+           std::to_string(call.heads) + " heads of " + std::to_string(whole.head_dim) + ", is not for " + name() +
+           " here (" + why +
+           "): kernels of our own compute it, slower than a prediction says that was not calibrated here\n");
+    return false;
+  }
+
   void execute(Plan& plan, std::unordered_map<std::int64_t, void*>& pointers, LibraryWorkspace workspace,
                Stream stream) {
-    if (plan.workspace > workspace.bytes)
-      throw DoesNotFit("attention: cuDNN wants a workspace of " + std::to_string(plan.workspace) +
-                       " bytes, the schedule gives " + std::to_string(workspace.bytes) +
-                       "; make the schedule again with library_workspace_bytes of this model and length");
     if (stream != handle_stream) PENSTOCK_CUDNN(cudnnSetStream(handle, stream));
     handle_stream = stream;
     check_graph(plan.graph.execute(handle, pointers, workspace.data), "attention", __LINE__);
@@ -204,13 +229,15 @@ void Attention::forward(const AttentionSpec& shape, const std::int32_t* document
     return own_attention_forward(shape, document_starts, qkv, keys, context, lse, stream);
   if (shape.is_chunk && !is_aligned(shape))
     return own_attention_forward(shape, document_starts, qkv, keys, context, lse, stream);
+  const Call call{shape.sequences, shape.heads, shape.kv_heads, shape.keys()};
+  if (!plans_->takes(shape, call, 0, workspace))
+    return own_attention_forward(shape, document_starts, qkv, keys, context, lse, stream);
   const std::int64_t d = shape.head_dim;
   auto* packed = const_cast<std::uint16_t*>(qkv);  // the graph's map of pointers knows no const
   auto* first_key = shape.is_chunk ? const_cast<std::uint16_t*>(keys.kv) : packed + shape.heads * d;
   std::unordered_map<std::int64_t, void*> pointers{
       {kQ, packed}, {kK, first_key}, {kV, first_key + shape.kv_heads * d}, {kO, context}, {kStats, lse}};
-  plans_->execute(plans_->find(shape, {shape.sequences, shape.heads, shape.kv_heads, shape.keys()}, 0), pointers,
-                  workspace, stream);
+  plans_->execute(plans_->find(shape, call, 0), pointers, workspace, stream);
 }
 
 /// Groups of heads one after the other, of each the keys chunk by chunk: what the calls make, bf16, is added up in fp32.
@@ -224,6 +251,11 @@ void Attention::backward_of_chunk(const AttentionSpec& shape, const AttentionBac
   auto* const d_key = reinterpret_cast<std::uint16_t*>(sum + sums);
   auto* const d_value = d_key + parts;
   const LibraryWorkspace rest{workspace.data, workspace.bytes - 4 * sums - 4 * parts};
+  const int kind = deterministic ? 2 : 1;
+  const Call own_keys{1, heads, groups, n, true}, earlier_keys{1, heads, groups, piece.keys, false};
+  if (!plans_->takes(shape, own_keys, kind, rest) ||
+      (shape.past > 0 && !plans_->takes(shape, earlier_keys, kind, rest)))
+    return own_attention_backward(shape, t, stream);
   for (std::int64_t g = 0; g < shape.kv_heads; g += groups) {
     const std::int64_t q = g * ratio * d, k = (shape.heads + g) * d, v = k + shape.kv_heads * d;
     for (std::int64_t begin = 0; begin < shape.keys(); begin += piece.keys) {
@@ -239,8 +271,7 @@ void Attention::backward_of_chunk(const AttentionSpec& shape, const AttentionBac
                                                        {kDQ, t.d_qkv + q},
                                                        {kDK, d_key},
                                                        {kDV, d_value}};
-      const Call call{1, heads, groups, keys, own};
-      plans_->execute(plans_->find(shape, call, deterministic ? 2 : 1), pointers, rest, stream);
+      plans_->execute(plans_->find(shape, own ? own_keys : earlier_keys, kind), pointers, rest, stream);
       add_part({t.d_qkv + q, shape.columns()}, {sum, heads * d}, begin > 0,
                {own ? t.d_qkv + q : nullptr, shape.columns()}, n, heads * d, stream);
       float* const gradient = t.keys.gradient + begin * kv_row + g * d;
@@ -258,10 +289,16 @@ void Attention::backward(const AttentionSpec& shape, const AttentionBackward& te
     return own_attention_backward(shape, tensors, stream);
   if (shape.is_chunk) return backward_of_chunk(shape, tensors, piece, deterministic, workspace, stream);
   const std::int64_t d = shape.head_dim, length = shape.length, ratio = shape.heads / shape.kv_heads;
+  const int kind = deterministic ? 2 : 1;
+  const auto call_at = [&](std::int64_t s, std::int64_t g) {
+    const std::int64_t groups = std::min(piece.kv_groups, shape.kv_heads - g);
+    return Call{std::min(piece.sequences, shape.sequences - s), groups * ratio, groups, length};
+  };
+  for (std::int64_t s = 0; s < shape.sequences; s += piece.sequences)
+    for (std::int64_t g = 0; g < shape.kv_heads; g += piece.kv_groups)
+      if (!plans_->takes(shape, call_at(s, g), kind, workspace)) return own_attention_backward(shape, tensors, stream);
   for (std::int64_t s = 0; s < shape.sequences; s += piece.sequences)
     for (std::int64_t g = 0; g < shape.kv_heads; g += piece.kv_groups) {
-      const std::int64_t groups = std::min(piece.kv_groups, shape.kv_heads - g);
-      const Call call{std::min(piece.sequences, shape.sequences - s), groups * ratio, groups, length};
       const std::int64_t row = s * length;
       const std::int64_t q = row * shape.columns() + g * ratio * d;
       const std::int64_t k = row * shape.columns() + (shape.heads + g) * d;
@@ -278,7 +315,7 @@ void Attention::backward(const AttentionSpec& shape, const AttentionBackward& te
           {kDQ, tensors.d_qkv + q},
           {kDK, tensors.d_qkv + k},
           {kDV, tensors.d_qkv + v}};
-      plans_->execute(plans_->find(shape, call, deterministic ? 2 : 1), pointers, workspace, stream);
+      plans_->execute(plans_->find(shape, call_at(s, g), kind), pointers, workspace, stream);
     }
 }
 

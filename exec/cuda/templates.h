@@ -32,7 +32,7 @@ class CudaTemplates {
 
   /// Asynchronous. REQUIRES: tokens of the vocabulary; buffers aligned as the layouts are (kFieldAlignment), weights
   /// and gradients to 256 bytes. Throws std::logic_error for a pass that the kind does not have or a missing operand,
-  /// std::runtime_error with the library's words if a call fails, DoesNotFit if the libraries' workspace is too small.
+  /// std::runtime_error with the library's words if a call fails.
   void run(const TemplateBinding& binding, Stream stream);
 
   /// Told of every kernel from now on; nullptr: nobody is. `marks` must outlive its use.
