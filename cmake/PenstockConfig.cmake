@@ -1,6 +1,12 @@
 # find_package(Penstock): target Penstock::sim, the simulator with all that it needs.
 include(CMakeFindDependencyMacro)
 find_dependency(fmt)
+# fmt's names carry its major version, and the library's code calls them.
+if(NOT fmt_VERSION_MAJOR EQUAL @fmt_VERSION_MAJOR@)
+  set(Penstock_FOUND FALSE)
+  set(Penstock_NOT_FOUND_MESSAGE "it was built with fmt @fmt_VERSION_MAJOR@, and fmt ${fmt_VERSION} is here")
+  return()
+endif()
 find_dependency(nlohmann_json)
 find_dependency(Boost)
 find_dependency(Threads)

@@ -9,7 +9,11 @@ endif()
 
 # Beside what the system has: libraries that scripts/package puts there.
 file(RELATIVE_PATH libraries ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR}/penstock)
-set_target_properties(${programs} PROPERTIES INSTALL_RPATH "$ORIGIN/${libraries}")
+set(rpath "$ORIGIN/${libraries}")
+set_target_properties(${programs} PROPERTIES INSTALL_RPATH "${rpath}")
+if(TARGET penstock-exec-host)  # not installed; scripts/package puts it beside them
+  set_target_properties(penstock-exec-host PROPERTIES INSTALL_RPATH "${rpath}")
+endif()
 
 set(pages)
 set(completions)
@@ -45,6 +49,7 @@ set_target_properties(penstock_sim PROPERTIES EXPORT_NAME sim)
 install(TARGETS penstock_options penstock_shared penstock_sim EXPORT PenstockTargets ARCHIVE)
 install(EXPORT PenstockTargets NAMESPACE Penstock:: DESTINATION ${config})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/PenstockConfigVersion.cmake COMPATIBILITY ExactVersion)
-install(FILES cmake/PenstockConfig.cmake ${PROJECT_BINARY_DIR}/PenstockConfigVersion.cmake DESTINATION ${config})
+configure_file(cmake/PenstockConfig.cmake ${PROJECT_BINARY_DIR}/PenstockConfig.cmake @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/PenstockConfig.cmake ${PROJECT_BINARY_DIR}/PenstockConfigVersion.cmake DESTINATION ${config})
 install(DIRECTORY shared sim DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/penstock FILES_MATCHING PATTERN *.h
   PATTERN sim/program EXCLUDE PATTERN shared/command_line.h EXCLUDE)
