@@ -227,11 +227,15 @@ std::string shop_page(const std::string& workload, const ordered_json& result) {
                   fmt::format("Predicted. {}.", workload));
   const std::string choice = result.at("choice");
   for (const ordered_json& machine : result.at("machines"))
-    if (machine.at("machine") == choice)
+    if (machine.at("machine") == choice) {
+      const auto speed = [&](const char* key) {
+        return machine.contains(key) ? amount(number(machine, key)) : "no room";
+      };
       page.tiles({{"the choice", choice},
                   {"EUR", price_cell(machine).text},
-                  {"tokens/s", amount(number(machine, "tokens_per_second"))},
-                  {"tokens/s at least", amount(number(machine, "tokens_per_second_at_least"))}});
+                  {"tokens/s", speed("tokens_per_second")},
+                  {"tokens/s at least", speed("tokens_per_second_at_least")}});
+    }
   page.section("Price and speed");
   page.charts({price_chart(result)});
   page.section(
