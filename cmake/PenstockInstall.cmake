@@ -49,6 +49,8 @@ set_target_properties(penstock_sim PROPERTIES EXPORT_NAME sim)
 install(TARGETS penstock_options penstock_shared penstock_sim EXPORT PenstockTargets ARCHIVE)
 install(EXPORT PenstockTargets NAMESPACE Penstock:: DESTINATION ${config})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/PenstockConfigVersion.cmake COMPATIBILITY ExactVersion)
+file(RELATIVE_PATH catalogue_from_config ${CMAKE_INSTALL_FULL_LIBDIR}/cmake/Penstock
+  ${CMAKE_INSTALL_FULL_DATADIR}/penstock/scenarios)
 configure_file(cmake/PenstockConfig.cmake ${PROJECT_BINARY_DIR}/PenstockConfig.cmake @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/PenstockConfig.cmake ${PROJECT_BINARY_DIR}/PenstockConfigVersion.cmake DESTINATION ${config})
 install(DIRECTORY shared sim DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/penstock FILES_MATCHING PATTERN *.h

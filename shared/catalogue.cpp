@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <string_view>
 #include <system_error>
 #include <vector>
@@ -24,6 +25,8 @@ struct Place {
 constexpr Place kPlaces[] = {{"", ".toml"},      {"models", ".json"},   {"hardware", ".toml"}, {"cards", ".toml"},
                              {"hosts", ".toml"}, {"software", ".toml"}, {"prices", ".toml"}};
 
+constexpr const char* kVariable = "PENSTOCK_CATALOGUE";
+
 const Place& place_of(CatalogueKind kind) { return kPlaces[static_cast<std::size_t>(kind)]; }
 
 /// Where the program was installed, if it was.
@@ -43,6 +46,11 @@ bool is_catalogue(const fs::path& folder) {
 }
 
 std::optional<fs::path> catalogue() {
+  if (const char* const chosen = std::getenv(kVariable); chosen != nullptr && *chosen != '\0') {
+    if (is_catalogue(chosen)) return chosen;
+    throw InputError(fmt::format(
+        "the environment's {} is {}, which is no catalogue: it has no folders models and hardware", kVariable, chosen));
+  }
   for (const fs::path& folder : places())
     if (is_catalogue(folder)) return folder;
   return std::nullopt;

@@ -11,7 +11,8 @@ namespace penstock {
 /// What a file of the catalogue is; each kind has a folder of its own there and an extension.
 enum class CatalogueKind { scenario, model, hardware, card, host, software, prices };
 
-/// The catalogue: the first of these folders that has `models` and `hardware` in it.
+/// The catalogue: the folder that the environment's PENSTOCK_CATALOGUE names, which must be one, or the first of these that
+/// has `models` and `hardware` in it.
 ///   scenarios                          in the current folder
 ///   ../share/penstock/scenarios        from the program's own folder, as `cmake --install` lays them, moved or not
 ///   scenarios                          in the source that the program was built from

@@ -142,6 +142,7 @@ TEST_F(Installed, TheSimulatorIsALibrary) {
   const auto write = [&](const char* name, const char* text) { std::ofstream(elsewhere() / name) << text; };
   write("CMakeLists.txt",
         "cmake_minimum_required(VERSION 3.25)\nproject(consumer LANGUAGES CXX)\nfind_package(Penstock REQUIRED)\n"
+        "message(STATUS \"catalogue ${Penstock_CATALOGUE}\")\n"
         "add_executable(consumer main.cpp)\ntarget_link_libraries(consumer PRIVATE Penstock::sim)\n");
   write("main.cpp", R"(#include <cstdio>
 #include "shared/catalogue.h"
@@ -158,8 +159,10 @@ int main(int, char** arguments) {
                             PENSTOCK_CMAKE, prefix().string(), PENSTOCK_CMAKE)),
             0)
       << printed_;
+  const std::string catalogue = (prefix() / PENSTOCK_DATADIR / "penstock/scenarios").string();
+  EXPECT_TRUE(printed("catalogue " + catalogue + "\n")) << printed_;
   const std::string scenario = (prefix() / PENSTOCK_DATADIR / "penstock/scenarios/qwen2.5-7b-h200.toml").string();
-  EXPECT_EQ(run(fmt::format("build/consumer '{}'", scenario)), 0) << printed_;
+  EXPECT_EQ(run(fmt::format("PENSTOCK_CATALOGUE='{}' build/consumer '{}'", catalogue, scenario)), 0) << printed_;
   EXPECT_EQ(printed_.find("megatrain "), 0u) << printed_;
 }
 

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 #include "tests/shared/error_text.h"
 #include "tests/shared/temporary_folder.h"
 #include "tests/source_folder.h"
@@ -38,6 +40,18 @@ TEST(Catalogue, NamesStandForFiles) {
   EXPECT_TRUE(fs::equivalent(named_folder("published"), kCatalogue / "published"));
   EXPECT_TRUE(fs::equivalent(named_folder("scenarios/measured"), kCatalogue / "measured"));
   EXPECT_EQ(named_folder("no such folder"), "no such folder");
+}
+
+TEST(Catalogue, TheEnvironmentMayNameAnother) {
+  const TemporaryFolder folder;
+  ::setenv("PENSTOCK_CATALOGUE", folder.path().c_str(), 1);
+  EXPECT_MENTIONS(error_text([] { catalogue_folder(); }),
+                  "PENSTOCK_CATALOGUE is " + folder.path().string() + ", which is no catalogue");
+  for (const char* kind : {"models", "hardware"}) fs::create_directories(folder.path() / kind);
+  EXPECT_EQ(catalogue_folder(), folder.path());
+  EXPECT_FALSE(in_catalogue(CatalogueKind::hardware, "gh200"));
+  ::unsetenv("PENSTOCK_CATALOGUE");
+  EXPECT_TRUE(means(CatalogueKind::hardware, "gh200", "hardware/gh200.toml"));
 }
 
 TEST(Catalogue, WhatIsThereGoesFirst) {
