@@ -30,7 +30,7 @@ class Installed : public testing::Test {
 
   /// Exit code; what the command prints is in `printed_`. Runs in a folder that has nothing to do with Penstock.
   int run(const std::string& command) {
-    const std::string whole = fmt::format("cd '{}' && {} >'{}' 2>&1 </dev/null", elsewhere().string(), command,
+    const std::string whole = fmt::format("cd '{}' && {{ {}; }} >'{}' 2>&1 </dev/null", elsewhere().string(), command,
                                           (folder_.path() / "printed").string());
     const int status = std::system(whole.c_str());
     printed_ = file_text(folder_.path() / "printed");
