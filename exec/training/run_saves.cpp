@@ -122,9 +122,10 @@ std::string RunSaves::expectation() const {
                                  ? fmt::format(", of {} of {} layers before it goes on, for they are on the GPU",
                                                updates_.on_gpu, updates_.order.size())
                                  : "";
-  const std::string stall = expected_.write_rate > 0 && !expected_.update_seconds.empty()
-                                ? fmt::format("; training waits for at most {} at that rate", format_seconds(expected_stall()))
-                                : "";
+  const std::string stall =
+      expected_.write_rate > 0 && !expected_.update_seconds.empty()
+          ? fmt::format("; training waits for at most {} at that rate", format_seconds(expected_stall()))
+          : "";
   return fmt::format(
       "saves every {} steps: {} are written beside training{}, each layer before its next update{}{}; {}\n", every_,
       size, written, on_gpu, stall, why);
