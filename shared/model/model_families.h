@@ -18,8 +18,8 @@ struct FamilyDefaults {
   std::int64_t kv_heads = 0;       // 0: as many as heads; null means that in every family
   std::int64_t head_dim = 0;       // 0: hidden / heads
   std::int64_t max_positions = 0;  // max_position_embeddings
-  /// 0: none. Mistral's window is that of every layer, Ministral's of those that are listed or else of every one; Qwen2's and Qwen3's only with "use_sliding_window": true, and
-  /// from layer `max_window_layers` on. Llama has none.
+  /// 0: none. Mistral's window is that of every layer, Ministral's of those that are listed or else of every one; Qwen2's
+  /// and Qwen3's only with "use_sliding_window": true, and from layer `max_window_layers` on. Llama has none.
   std::int64_t sliding_window = 0, max_window_layers = 0;
   double rms_epsilon = 1e-6, rope_theta = 10000;
 };

@@ -26,10 +26,11 @@ struct KernelSeconds {
 ///                Of experts that of all rows together, each expert's filled up to whole tiles, and a fixed time for each.
 ///   attention    the table's time of the same shape, else the nearest's with the same head_dim, scaled by FLOPs.
 ///                Without a table FLOPs / (matmul rate x efficiency). Of packed rows and windows by
-///                AttentionSpec::tiled_flops, from points of such alone: a table without one is an InputError. Without a table at a share of the
-///                rate. Of chunks linear in the keys before them between points of the same chunk, else from the nearest
-///                chunk; a table without chunks tells by whole sequences, at that share where the library does not take
-///                the chunk.
+///                AttentionSpec::tiled_flops, from points of such alone: a table without one is an InputError. Without
+///                a table at a share of the rate. Of chunks linear in the keys before them between points of the same
+///                chunk, else from the nearest chunk that the same kernel computes, the library's or our own, else
+///                from the other's at that share; a table without chunks tells by whole sequences, at that share where
+///                the library does not take the chunk.
 ///   elementwise  the table's time by name, linear in bytes between points and proportional beyond them; else
 ///                bytes / (HBM bandwidth x elementwise_efficiency).
 /// Sustained times are the table's own; without them burst x burst rate / sustained rate for matmuls, else the burst.
