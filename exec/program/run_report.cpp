@@ -140,7 +140,7 @@ Timeline make_timeline(const RunSetup& setup, const Training& training, const Ex
   timeline.machine = setup.scenario.machine.name;
   timeline.first_step = static_cast<int>(setup.steps_before);
   timeline.steps = std::min(result.steps, result.recorder.steps());
-  timeline.warmup_steps = std::min(setup.scenario.run.warmup_steps, std::max(0, timeline.steps - 1));
+  timeline.warmup_steps = std::min(setup.scenario.run.warmup_steps, timeline.steps);
   timeline.ops = result.recorder.times(timeline.first_step, timeline.steps);
   for (std::size_t i = 0; i < setup.schedule.tiers.size(); ++i)
     timeline.peaks.push_back({setup.schedule.tiers[i].kind, training.arenas()[i]});
