@@ -38,6 +38,12 @@ struct Priced : TinySchedule {
   Machine machine = round_machine();
   Model model;
 
+  /// Of the first decoder layer.
+  int compute(const std::string& name, Pass pass = Pass::forward) {
+    const int id = TinySchedule::compute(name, pass);
+    schedule.ops[static_cast<std::size_t>(id)].layer = 1;
+    return id;
+  }
   OpCost cost(int op) const { return op_costs(schedule, model, machine)[op]; }
 };
 
