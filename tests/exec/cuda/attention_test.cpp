@@ -162,36 +162,41 @@ TEST_P(AttentionShapes, UnorderedBackwardAgreesToo) {
 
 using PackedAttention = GpuTest;
 
+/// Forward and backward, twice, against the plain kernels and each other.
+void expect_plain_kernels_values_twice(const AttentionSpec& shape, const std::vector<int>& lengths,
+                                       const std::string& where) {
+  Problem problem(shape, 256, lengths);
+  problem.plain_forward();
+  const auto context = problem.context_values();
+  const auto lse = problem.lse_values();
+  plain_attention_backward(shape, problem.tensors(), nullptr);
+  const auto gradient = problem.gradient_values();
+  Attention attention;
+  std::vector<std::uint16_t> first_context, first_gradient;
+  for (int turn = 0; turn < 2; ++turn) {
+    problem.poison();
+    attention.forward(shape, problem.starts(), problem.qkv.as<std::uint16_t>(), {}, problem.context.as<std::uint16_t>(),
+                      problem.lse.as<float>(), problem.library(), nullptr);
+    attention.backward(shape, problem.tensors(), {1, 1, 0}, true, problem.library(), nullptr);
+    if (turn > 0) continue;
+    first_context = problem.context_values();
+    first_gradient = problem.gradient_values();
+    EXPECT_LT(relative_error(first_context, context), 5e-3) << where;
+    EXPECT_LT(relative_error(problem.lse_values(), lse), 1e-4) << where;
+    EXPECT_LT(relative_error(first_gradient, gradient), 1e-2) << where;
+  }
+  EXPECT_EQ(problem.context_values(), first_context) << where;
+  EXPECT_EQ(problem.gradient_values(), first_gradient) << where;
+}
+
 /// Documents that end with a tile, in it, that are one token or many tiles long, several rows of others.
 TEST_F(PackedAttention, TilesAndLibraryAgreeWithPlainKernelsAndRepeatTheirBits) {
   const std::vector<std::vector<int>> documents{{64}, {1}, {50, 1, 70, 64, 13}, {500, 129, 300}, {63, 65, 128}, {9999}};
   for (const AttentionSpec& shape : {AttentionSpec{2, 300, 4, 2, 64}, AttentionSpec{3, 1000, 7, 1, 128},
                                      AttentionSpec{1, 4096, 4, 2, 128}, AttentionSpec{2, 191, 3, 3, 40}})
-    for (const std::vector<int>& lengths : documents) {
-      Problem problem(shape, 256, lengths);
-      problem.plain_forward();
-      const auto context = problem.context_values();
-      const auto lse = problem.lse_values();
-      plain_attention_backward(shape, problem.tensors(), nullptr);
-      const auto gradient = problem.gradient_values();
-      Attention attention;
-      std::vector<std::uint16_t> first_context, first_gradient;
-      for (int turn = 0; turn < 2; ++turn) {
-        problem.poison();
-        attention.forward(shape, problem.starts(), problem.qkv.as<std::uint16_t>(), {},
-                          problem.context.as<std::uint16_t>(), problem.lse.as<float>(), problem.library(), nullptr);
-        attention.backward(shape, problem.tensors(), {1, 1, 0}, true, problem.library(), nullptr);
-        if (turn > 0) continue;
-        first_context = problem.context_values();
-        first_gradient = problem.gradient_values();
-        const std::string where = std::to_string(shape.length) + " in documents of " + std::to_string(lengths[0]);
-        EXPECT_LT(relative_error(first_context, context), 5e-3) << where;
-        EXPECT_LT(relative_error(problem.lse_values(), lse), 1e-4) << where;
-        EXPECT_LT(relative_error(first_gradient, gradient), 1e-2) << where;
-      }
-      EXPECT_EQ(problem.context_values(), first_context);
-      EXPECT_EQ(problem.gradient_values(), first_gradient);
-    }
+    for (const std::vector<int>& lengths : documents)
+      expect_plain_kernels_values_twice(
+          shape, lengths, std::to_string(shape.length) + " in documents of " + std::to_string(lengths[0]));
 }
 
 AttentionSpec under_window(AttentionSpec shape, std::int64_t window) {
@@ -205,32 +210,9 @@ TEST_F(PackedAttention, WindowsAgreeWithPlainKernelsAndRepeatTheirBits) {
                                     AttentionSpec{1, 191, 3, 3, 40}, AttentionSpec{2, 150, 4, 2, 20}})
     for (const std::int64_t window : {std::int64_t{1}, std::int64_t{2}, std::int64_t{63}, std::int64_t{64},
                                       std::int64_t{65}, std::int64_t{140}, rows.length - 1})
-      for (const std::vector<int>& lengths : {std::vector<int>{}, {50, 1, 70, 64, 13}, {500, 129, 300}}) {
-        const AttentionSpec shape = under_window(rows, window);
-        Problem problem(shape, 256, lengths);
-        problem.plain_forward();
-        const auto context = problem.context_values();
-        const auto lse = problem.lse_values();
-        plain_attention_backward(shape, problem.tensors(), nullptr);
-        const auto gradient = problem.gradient_values();
-        Attention attention;
-        std::vector<std::uint16_t> first_context, first_gradient;
-        for (int turn = 0; turn < 2; ++turn) {
-          problem.poison();
-          attention.forward(shape, problem.starts(), problem.qkv.as<std::uint16_t>(), {},
-                            problem.context.as<std::uint16_t>(), problem.lse.as<float>(), problem.library(), nullptr);
-          attention.backward(shape, problem.tensors(), {1, 1, 0}, true, problem.library(), nullptr);
-          if (turn > 0) continue;
-          first_context = problem.context_values();
-          first_gradient = problem.gradient_values();
-          const std::string where = std::to_string(shape.length) + " under " + std::to_string(window);
-          EXPECT_LT(relative_error(first_context, context), 5e-3) << where;
-          EXPECT_LT(relative_error(problem.lse_values(), lse), 1e-4) << where;
-          EXPECT_LT(relative_error(first_gradient, gradient), 1e-2) << where;
-        }
-        EXPECT_EQ(problem.context_values(), first_context);
-        EXPECT_EQ(problem.gradient_values(), first_gradient);
-      }
+      for (const std::vector<int>& lengths : {std::vector<int>{}, {50, 1, 70, 64, 13}, {500, 129, 300}})
+        expect_plain_kernels_values_twice(under_window(rows, window), lengths,
+                                          std::to_string(rows.length) + " under " + std::to_string(window));
 }
 
 /// A window as long as the row is none, to the bit.

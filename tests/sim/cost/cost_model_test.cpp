@@ -224,8 +224,8 @@ TEST(CostModel, MemoryThatIsNotPinnedGoesThroughARing) {
   // As measured, where it was.
   tiny.machine.link.ring_h2d_bytes_per_second = kPiece / 2;
   EXPECT_DOUBLE_EQ(tiny.cost(up).fluid_seconds, 32);
-  // Four threads, of which one ends half a second's work of all, 2 s of its own, less its part after the others; then the
-  // link moves the last piece.
+  // Each of four threads takes 2 s for a piece. One ends 1.5 s after an even share of the work; then the link moves its
+  // piece.
   tiny.machine.cpu.cores = 16;
   EXPECT_DOUBLE_EQ(tiny.cost(up).latency_seconds, 1 + 3 * 0.5 + 0.01);
   // With 64 MiB more than rings and spare take, the beginning of the arena is pinned.
