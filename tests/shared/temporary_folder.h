@@ -4,21 +4,25 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <atomic>
+#include <cerrno>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 namespace penstock {
 
 class TemporaryFolder {
  public:
+  // A name that nobody has: a test that was killed left its folder, and its process number comes back.
   TemporaryFolder() {
-    static std::atomic<int> count{0};
-    path_ = std::filesystem::path(testing::TempDir()) /
-            ("penstock_" + std::to_string(::getpid()) + "_" + std::to_string(count.fetch_add(1)));
-    std::filesystem::create_directories(path_);
+    std::string name = testing::TempDir() + "/penstock_XXXXXX";
+    if (::mkdtemp(name.data()) == nullptr) throw std::system_error(errno, std::generic_category(), name);
+    path_ = std::filesystem::path(name).lexically_normal();
+    // Some tests become another user and read there.
+    std::filesystem::permissions(path_, std::filesystem::perms{0755});
   }
   ~TemporaryFolder() {
     std::error_code ignored;

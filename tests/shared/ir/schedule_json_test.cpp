@@ -1,7 +1,6 @@
 #include "shared/ir/schedule_json.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <random>
@@ -12,6 +11,7 @@
 #include "shared/ir/schedule_names.h"
 #include "tests/shared/error_text.h"
 #include "tests/shared/ir/small_schedule.h"
+#include "tests/shared/temporary_folder.h"
 #include "tests/source_folder.h"
 
 namespace penstock {
@@ -199,8 +199,8 @@ TEST(ScheduleJson, KeepsItsFormat) {
 }
 
 TEST(ScheduleJson, WritesAndReadsFiles) {
-  const auto path =
-      std::filesystem::temp_directory_path() / ("penstock-schedule-test-" + std::to_string(::getpid()) + ".json");
+  const TemporaryFolder folder;
+  const std::filesystem::path path = folder.path() / "schedule.json";
   const Schedule schedule = small_schedule();
   write_schedule(schedule, path);
   EXPECT_TRUE(same(read_schedule(path), schedule));
