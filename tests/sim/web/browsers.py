@@ -1,4 +1,4 @@
-"""The browsers that the page is tried in, by one interface: open, run, size, dark, screenshot, errors, forget, close.
+"""The browsers that the page is tried in, by one interface: open, run, key, size, dark, screenshot, errors, forget, close.
 Makes the modules of tests/report importable."""
 import pathlib
 import sys

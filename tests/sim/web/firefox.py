@@ -94,6 +94,11 @@ class Firefox:
             "const done = arguments[arguments.length - 1];"
             f"Promise.resolve(window.eval({json.dumps(script)})).then(done);"))["value"]
 
+    def key(self, key):
+        pressed = {"Enter": "\ue007"}.get(key, key)
+        self.call("WebDriver:PerformActions", actions=[{"type": "key", "id": "keyboard", "actions": [
+            {"type": kind, "value": pressed} for kind in ("keyDown", "keyUp")]}])
+
     def size(self, width, height):
         self.call("WebDriver:SetWindowRect", width=width, height=height)
         inner = self.run("[innerWidth, innerHeight]")
