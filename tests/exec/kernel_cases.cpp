@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <ostream>
 
 #include "shared/ir/schedule_names.h"
 #include "shared/random.h"
@@ -74,6 +75,8 @@ ModelConfig tied(ModelConfig c) {
 }
 
 }  // namespace
+
+void PrintTo(const KernelCase& c, std::ostream* out) { *out << c.name; }
 
 const std::vector<KernelCase>& kernel_cases() {
   constexpr ElementType fp32 = ElementType::fp32, bf16 = ElementType::bf16;

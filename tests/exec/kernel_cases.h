@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <iosfwd>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,8 @@ struct KernelCase {
 PackedRows case_rows(const KernelCase& c);
 
 const std::vector<KernelCase>& kernel_cases();
+/// How GoogleTest prints one.
+void PrintTo(const KernelCase& c, std::ostream* out);
 
 /// A template op of a case.
 struct CaseOp {

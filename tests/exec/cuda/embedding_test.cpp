@@ -49,6 +49,7 @@ struct Case {
   ElementType type = ElementType::fp32;
   bool accumulates = true;
 };
+void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
 const std::vector<Case>& cases() {
   constexpr auto kBf16 = ElementType::bf16, kFp32 = ElementType::fp32;

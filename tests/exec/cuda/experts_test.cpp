@@ -20,6 +20,7 @@ struct Case {
   // Of the random logits: some are made equal, or NaN, or one is the best of all tokens.
   enum class Logits { any, equal, nan, one_expert } logits = Logits::any;
 };
+void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
 const std::vector<Case>& cases() {
   using enum Case::Logits;

@@ -15,6 +15,7 @@ struct Case {
   std::vector<std::int32_t> rows;  // of each expert
   std::int64_t outputs, inputs;
 };
+void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
 const std::vector<Case>& cases() {
   std::vector<std::int32_t> many(130, 3), most(70, 0);
