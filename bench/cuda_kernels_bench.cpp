@@ -13,16 +13,15 @@
 #include <utility>
 #include <vector>
 
+#include "bench/event_times.h"
 #include "exec/cuda/attention_own.h"
 #include "exec/cuda/device_memory.h"
 #include "exec/cuda/error.h"
 #include "exec/cuda/optimizer.h"
 #include "exec/cuda/templates.h"
-#include "exec/numerics/bf16.h"
 #include "shared/files.h"
 #include "shared/model/kernels.h"
 #include "shared/model/library_workspace.h"
-#include "shared/random.h"
 #include "tests/exec/kernel_cases.h"
 
 namespace penstock::exec {
@@ -52,45 +51,15 @@ ModelConfig qwen(const char* name, std::int64_t hidden, std::int64_t intermediat
 const ModelConfig kModels[] = {qwen("Qwen2.5-3B", 2048, 11008, 16, 2, 151936, true),
                                qwen("Qwen2.5-7B", 3584, 18944, 28, 4, 152064, false)};
 
-/// Device memory full of random bf16: a block of a length coprime to row lengths, over and over.
-DeviceMemory random_memory(std::int64_t elements, float deviation) {
-  constexpr std::int64_t kBlock = 1000003;
-  std::vector<std::uint16_t> block(kBlock);
-  for (std::size_t i = 0; i < block.size(); ++i)
-    block[i] = round_to_bf16(deviation * random_normal(random_key(1, "bench"), i));
-  DeviceMemory memory(2 * elements);
-  for (std::int64_t at = 0; at < elements; at += kBlock)
-    memory.upload(block.data(), 2 * std::min(kBlock, elements - at), 2 * at);
-  return memory;
-}
-
 class Bench {
  public:
-  Bench() {
-    PENSTOCK_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
-    PENSTOCK_CUDA(cudaEventCreate(&start_));
-    PENSTOCK_CUDA(cudaEventCreate(&end_));
-  }
+  Stream stream() const { return times_.stream(); }
 
-  Stream stream() const { return stream_; }
-
-  /// Median over at least 9 runs after 3 of warm-up; flops and bytes are of one run, 0 = not reported.
+  /// Median of 9 runs; flops and bytes are of one run, 0 = not reported.
   double time(const std::string& group, const std::string& name, double flops, double bytes,
               const std::function<void()>& run) {
-    for (int i = 0; i < 3; ++i) run();
-    std::vector<float> times;
-    for (int i = 0; i < 9; ++i) {
-      PENSTOCK_CUDA(cudaEventRecord(start_, stream_));
-      run();
-      PENSTOCK_CUDA(cudaEventRecord(end_, stream_));
-      PENSTOCK_CUDA(cudaEventSynchronize(end_));
-      float milliseconds = 0;
-      PENSTOCK_CUDA(cudaEventElapsedTime(&milliseconds, start_, end_));
-      times.push_back(milliseconds);
-    }
-    std::sort(times.begin(), times.end());
-    const double ms = static_cast<double>(times[times.size() / 2]);
-    report(group, name, ms, flops, bytes, static_cast<double>(times.back() - times.front()) / ms);
+    const auto [ms, spread] = times_.of(9, run);
+    report(group, name, ms, flops, bytes, spread);
     return ms;
   }
 
@@ -112,8 +81,7 @@ class Bench {
   nlohmann::json results() const { return results_; }
 
  private:
-  cudaStream_t stream_ = nullptr;
-  cudaEvent_t start_ = nullptr, end_ = nullptr;
+  EventTimes times_;
   nlohmann::json results_ = nlohmann::json::array();
 };
 

@@ -12,12 +12,12 @@
 #include <string>
 #include <vector>
 
+#include "bench/event_times.h"
 #include "exec/cuda/device_memory.h"
 #include "exec/cuda/error.h"
 #include "exec/cuda/experts.h"
 #include "exec/cuda/grouped_matmul.h"
 #include "exec/cuda/matmul.h"
-#include "exec/numerics/bf16.h"
 #include "shared/files.h"
 #include "shared/random.h"
 
@@ -30,17 +30,6 @@ struct Layer {
 };
 const Layer kLayers[] = {{"Qwen3-30B-A3B", 128, 8, 2048, 768}, {"OLMoE-1B-7B", 64, 8, 2048, 1024}};
 constexpr double kBusiest = 6;  // times the mean
-
-DeviceMemory random_memory(std::int64_t elements, float deviation) {
-  constexpr std::int64_t kBlock = 1000003;
-  std::vector<std::uint16_t> block(kBlock);
-  for (std::size_t i = 0; i < block.size(); ++i)
-    block[i] = round_to_bf16(deviation * random_normal(random_key(1, "bench"), i));
-  DeviceMemory memory(2 * elements);
-  for (std::int64_t at = 0; at < elements; at += kBlock)
-    memory.upload(block.data(), 2 * std::min(kBlock, elements - at), 2 * at);
-  return memory;
-}
 
 /// Of each token and expert; some experts are likelier than others.
 DeviceMemory random_logits(const Layer& layer, std::int64_t tokens) {
@@ -55,41 +44,10 @@ DeviceMemory random_logits(const Layer& layer, std::int64_t tokens) {
   return memory;
 }
 
-class Bench {
- public:
-  Bench() {
-    PENSTOCK_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
-    PENSTOCK_CUDA(cudaEventCreate(&start_));
-    PENSTOCK_CUDA(cudaEventCreate(&end_));
-  }
-  Stream stream() const { return stream_; }
-
-  /// Milliseconds, the median of 15 after 3 of warm-up.
-  double time(const std::function<void()>& run) const {
-    for (int i = 0; i < 3; ++i) run();
-    std::vector<float> times;
-    for (int i = 0; i < 15; ++i) {
-      float milliseconds = 0;
-      PENSTOCK_CUDA(cudaEventRecord(start_, stream_));
-      run();
-      PENSTOCK_CUDA(cudaEventRecord(end_, stream_));
-      PENSTOCK_CUDA(cudaEventSynchronize(end_));
-      PENSTOCK_CUDA(cudaEventElapsedTime(&milliseconds, start_, end_));
-      times.push_back(milliseconds);
-    }
-    std::sort(times.begin(), times.end());
-    return static_cast<double>(times[times.size() / 2]);
-  }
-
- private:
-  cudaStream_t stream_ = nullptr;
-  cudaEvent_t start_ = nullptr, end_ = nullptr;
-};
-
 class LayerBench {
  public:
-  LayerBench(Bench& bench, Matmul& matmul, const Layer& layer, std::int64_t tokens)
-      : bench_(bench),
+  LayerBench(const EventTimes& times, Matmul& matmul, const Layer& layer, std::int64_t tokens)
+      : times_(times),
         matmul_(matmul),
         layer_(layer),
         tokens_(tokens),
@@ -125,7 +83,8 @@ class LayerBench {
  private:
   enum class Kind { forward, input_gradient, weight_gradient };
 
-  Stream stream() const { return bench_.stream(); }
+  Stream stream() const { return times_.stream(); }
+  double median_ms(const std::function<void()>& run) const { return times_.of(15, run).median; }
   LibraryWorkspace workspace() const { return {library_.data(), library_.bytes()}; }
   RowPlaces order() const {
     return {first_.as<std::int32_t>(), row_.as<std::int32_t>(), choice_of_.as<std::int32_t>()};
@@ -150,23 +109,23 @@ class LayerBench {
     double grouped = 0, dense = 0;
     switch (kind) {
       case Kind::forward:
-        grouped = bench_.time([&] { grouped_forward(rows(), x, matrices, y, outputs, inputs, workspace(), stream()); });
-        dense = bench_.time([&] {
+        grouped = median_ms([&] { grouped_forward(rows(), x, matrices, y, outputs, inputs, workspace(), stream()); });
+        dense = median_ms([&] {
           matmul_.forward(x, matrices.first, nullptr, nullptr, y, rows_, outputs, inputs, workspace(), stream());
         });
         break;
       case Kind::input_gradient:
-        grouped = bench_.time(
-            [&] { grouped_input_gradient(rows(), y, matrices, x, outputs, inputs, workspace(), stream()); });
-        dense = bench_.time(
+        grouped =
+            median_ms([&] { grouped_input_gradient(rows(), y, matrices, x, outputs, inputs, workspace(), stream()); });
+        dense = median_ms(
             [&] { matmul_.input_gradient(y, matrices.first, x, rows_, outputs, inputs, workspace(), stream()); });
         break;
       case Kind::weight_gradient:
-        grouped = bench_.time([&] {
+        grouped = median_ms([&] {
           grouped_weight_gradient(rows(), y, x, gradient, outputs * inputs, outputs, inputs, workspace(), stream());
         });
-        dense = bench_.time(
-            [&] { matmul_.weight_gradient(y, x, gradient, rows_, outputs, inputs, workspace(), stream()); });
+        dense =
+            median_ms([&] { matmul_.weight_gradient(y, x, gradient, rows_, outputs, inputs, workspace(), stream()); });
         break;
     }
     report(name, 2.0 * static_cast<double>(rows_ * outputs * inputs), grouped, dense);
@@ -178,7 +137,7 @@ class LayerBench {
     std::uint16_t *const wide = y_.as<std::uint16_t>(), *const product = product_.as<std::uint16_t>();
     const std::uint16_t* const w = weight_.as<std::uint16_t>();
     const auto piece = [&](const char* name, const std::function<void()>& run) {
-      const double ms = bench_.time(run);
+      const double ms = median_ms(run);
       fmt::print("  {:<26} {:>8.3f} ms\n", name, ms);
       result_["kernels"][name] = ms;
     };
@@ -207,7 +166,7 @@ class LayerBench {
       experts_swiglu_backward(order(), wide, x, weights_.as<float>(), product, wide, d_weights_.as<float>(), rows_,
                               width, stream());
     });
-    const double grouped = bench_.time([&] {
+    const double grouped = median_ms([&] {
       router();
       choose();
       sort();
@@ -217,7 +176,7 @@ class LayerBench {
       grouped_forward(rows(), product, {w, width * hidden}, x, hidden, width, workspace(), stream());
       add();
     });
-    const double dense = bench_.time([&] {
+    const double dense = median_ms([&] {
       matmul_.forward(x, w, nullptr, nullptr, wide, rows_, 2 * width, hidden, workspace(), stream());
       activate();
       matmul_.forward(product, w, nullptr, x, x, rows_, hidden, width, workspace(), stream());
@@ -225,7 +184,7 @@ class LayerBench {
     report("router to sum", 6.0 * static_cast<double>(rows_ * hidden * width), grouped, dense);
   }
 
-  Bench& bench_;
+  const EventTimes& times_;
   Matmul& matmul_;
   const Layer& layer_;
   const std::int64_t tokens_, rows_;
@@ -252,11 +211,11 @@ int run(int argc, char** argv) {
     fmt::print("skipped: needs a CUDA device: {}\n", reason);
     return 0;
   }
-  Bench bench;
+  const EventTimes times;
   Matmul matmul;
   nlohmann::json results = nlohmann::json::array();
   for (const Layer& layer : kLayers)
-    for (const std::int64_t tokens : {16384, 65536}) results.push_back(LayerBench(bench, matmul, layer, tokens).run());
+    for (const std::int64_t tokens : {16384, 65536}) results.push_back(LayerBench(times, matmul, layer, tokens).run());
   if (!json_path.empty()) write_text_file(json_path, results.dump(1) + "\n");
   return 0;
 }
