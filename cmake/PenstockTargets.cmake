@@ -85,5 +85,6 @@ function(penstock_add_tests)
     GTest::gtest GTest::gtest_main)
   penstock_compile_as_test(${ARG_NAME})
   penstock_precompiled_by(penstock_precompiled_tests ${ARG_NAME})
-  gtest_discover_tests(${ARG_NAME} PROPERTIES LABELS "${ARG_LABELS}" DISCOVERY_TIMEOUT 60)
+  # By the names that the tests give their parameters: GoogleTest would print bytes of memory behind them.
+  gtest_discover_tests(${ARG_NAME} NO_PRETTY_VALUES PROPERTIES LABELS "${ARG_LABELS}" DISCOVERY_TIMEOUT 60)
 endfunction()
