@@ -84,4 +84,18 @@ StateUpdates state_updates(const Schedule& schedule, const Model& model) {
   return updates;
 }
 
+double stall_of_save(const StateUpdates& updates, std::span<const double> write_seconds,
+                     std::span<const double> update_seconds) {
+  double written = 0, before_training = 0, late = 0;
+  for (std::size_t i = 0; i < updates.order.size(); ++i) {
+    const auto layer = static_cast<std::size_t>(updates.order[i]);
+    written += write_seconds[layer];
+    if (i < static_cast<std::size_t>(updates.on_gpu))
+      before_training = written;
+    else if (updates.first_op[layer] >= 0)
+      late = std::max(late, written - before_training - update_seconds[layer]);
+  }
+  return before_training + late;
+}
+
 }  // namespace penstock::exec

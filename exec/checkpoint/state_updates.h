@@ -2,6 +2,7 @@
 // of a checkpoint's files, so that they can be written while a step updates what has been.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "shared/ir/schedule.h"
@@ -22,5 +23,11 @@ struct StateUpdates {
 const Access* state_place(const Schedule& schedule, TensorKind tensor, int layer);
 
 StateUpdates state_updates(const Schedule& schedule, const Model& model);
+
+/// How long training waits while the layers are written in that order from a step's begin on: for all on the GPU, and
+/// then as long as the latest of the others is written after the step would update it. By layer: the seconds that it is
+/// written in, and after which a step updates it first.
+double stall_of_save(const StateUpdates& updates, std::span<const double> write_seconds,
+                     std::span<const double> update_seconds);
 
 }  // namespace penstock::exec

@@ -89,19 +89,12 @@ double RunSaves::write_rate(std::int64_t step, std::int64_t steps, std::int64_t 
 
 double RunSaves::expected_stall() const {
   if (snapshot_) return expected_.copy_rate > 0 ? static_cast<double>(snapshot_bytes_) / expected_.copy_rate : 0;
-  if (expected_.write_rate <= 0 || !gates_) return 0;
+  if (expected_.write_rate <= 0 || !gates_ || expected_.update_seconds.empty()) return 0;
   const auto elements = static_cast<double>(std::reduce(layer_elements_.begin(), layer_elements_.end()));
-  double written = 0, before_training = 0, late = 0;  // seconds
-  for (std::size_t i = 0; i < updates_.order.size(); ++i) {
-    const auto layer = static_cast<std::size_t>(updates_.order[i]);
-    written += static_cast<double>(expected_.file_bytes) / expected_.write_rate *
-               static_cast<double>(layer_elements_[layer]) / elements;
-    if (i < static_cast<std::size_t>(updates_.on_gpu))
-      before_training = written;
-    else if (updates_.first_op[layer] >= 0 && layer < expected_.update_seconds.size())
-      late = std::max(late, written - before_training - expected_.update_seconds[layer]);
-  }
-  return before_training + late;
+  std::vector<double> write_seconds;
+  for (const std::int64_t of_layer : layer_elements_)
+    write_seconds.push_back(expected_write() * static_cast<double>(of_layer) / elements);
+  return stall_of_save(updates_, write_seconds, expected_.update_seconds);
 }
 
 double RunSaves::expected_write() const {

@@ -57,6 +57,22 @@ TEST(StateUpdates, WhatIsFrozenComesLast) {
   EXPECT_EQ((std::vector<int>(updates.order.end() - 3, updates.order.end())), (std::vector<int>{1, 2, 3}));
 }
 
+TEST(StateUpdates, TrainingWaitsForTheGpuThenForTheLatest) {
+  StateUpdates updates;
+  updates.order = {4, 2, 0, 3, 1};
+  updates.on_gpu = 2;
+  updates.first_op = {7, -1, 1, 9, 2};
+  const std::vector<double> writes = {2, 16, 1, 4, 3};  // 4 and 2 are written after 4 s, 0 2 s later, 3 6 s, 1 22 s
+  const auto stall = [&](double first, double second) {
+    return stall_of_save(updates, writes, std::vector<double>{first, 0, 0, second, 0});
+  };
+  EXPECT_DOUBLE_EQ(stall(2, 6), 4);  // those on the GPU alone; nothing updates 1
+  EXPECT_DOUBLE_EQ(stall(1.5, 6), 4.5);
+  EXPECT_DOUBLE_EQ(stall(1.5, 3), 7);  // one wait moves all that comes after it: the longest counts
+  updates.on_gpu = 0;
+  EXPECT_DOUBLE_EQ(stall_of_save(updates, writes, std::vector<double>{0, 0, 5, 9, 1}), 6);  // 0 at 6 s, due at once
+}
+
 std::vector<float> masters(SmallRun& run, int layer) {
   const Layer& own = run.model().layers[static_cast<std::size_t>(layer)];
   std::vector<float> values(static_cast<std::size_t>(own.state_elements));
