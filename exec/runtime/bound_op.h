@@ -13,6 +13,7 @@
 #include "exec/memory/memory.h"
 #include "exec/optimizer/adamw.h"
 #include "exec/runtime/binding.h"
+#include "exec/runtime/stall_meter.h"
 #include "shared/ir/schedule.h"
 
 namespace penstock::exec {
@@ -109,9 +110,9 @@ struct StepReport {
   std::int64_t trained_tokens = 0;
   double gradient_norm = 0;  // before clipping; 0 without clipping
   double learning_rate = 0;
-  double stall_seconds = -1;  // in which the compute lane stood idle; negative: not known when the step is reported
-  bool skipped = false;       // the norm was not finite, or no token is trained on: nothing was updated
-  std::int64_t at_ns = 0;     // steady clock
+  Stalls stalls;           // not known where the step is reported before its last backward op has ended
+  bool skipped = false;    // the norm was not finite, or no token is trained on: nothing was updated
+  std::int64_t at_ns = 0;  // steady clock
 };
 
 /// What the ops of a step ask besides memory. Called from several threads; `step` is the run step, from 0.

@@ -101,19 +101,19 @@ class Run {
         if (options_.before_host_op) options_.before_host_op(*op.op, step, board_);
         if (board_.aborted()) return;
         const std::int64_t start = now_ns();
-        run_host_work(op, bound_, step, std::holds_alternative<BoundReport>(op.work) ? stall_seconds(step) : -1);
+        run_host_work(op, bound_, step, std::holds_alternative<BoundReport>(op.work) ? stalls(step) : Stalls());
         recorder_.record(step, id, start, now_ns());
         board_.publish(id, static_cast<std::uint32_t>(step + 1));
       }
   }
 
-  /// Negative where the step's report comes before its last backward op has ended, as without clipping, or where the
+  /// Not known where the step's report comes before its last backward op has ended, as without clipping, or where the
   /// backend does not know.
-  double stall_seconds(int step) {
+  Stalls stalls(int step) {
     const StallMeter& meter = recorder_.meter();
     const int last = meter.last_backward();
     const bool has_ended = last >= 0 && board_.completed(last) >= static_cast<std::uint32_t>(step + 1);
-    return has_ended && backend_.has_metered(step) ? meter.seconds(step) : -1;
+    return has_ended && backend_.has_metered(step) ? meter.stalls(step) : Stalls();
   }
 
   void walk_launches() {

@@ -25,7 +25,7 @@ void run_scalars(const BoundScalars& work, const BoundSchedule& bound, int step)
   if (work.trained_tokens != nullptr) skip_untrained(*work.out, *work.trained_tokens);
 }
 
-void run_report(const BoundReport& work, const BoundSchedule& bound, int step, double stall_seconds) {
+void run_report(const BoundReport& work, const BoundSchedule& bound, int step, const Stalls& stalls) {
   if (!bound.source.report) return;
   StepReport report;
   report.step = bound.source.number(step);
@@ -40,7 +40,7 @@ void run_report(const BoundReport& work, const BoundSchedule& bound, int step, d
     report.gradient_norm = work.scalars->norm;
     report.skipped = work.scalars->skip != 0;
   }
-  report.stall_seconds = stall_seconds;
+  report.stalls = stalls;
   report.at_ns = now_ns();
   bound.source.report(report);
 }
@@ -142,11 +142,11 @@ void run_pass(const BoundHostPass& work) {
 
 }  // namespace
 
-void run_host_work(const BoundOp& op, const BoundSchedule& bound, int step, double stall_seconds) {
+void run_host_work(const BoundOp& op, const BoundSchedule& bound, int step, const Stalls& stalls) {
   struct Run {
     const BoundSchedule& bound;
     int step;
-    double stall_seconds;
+    const Stalls& stalls;
     void operator()(const BoundCopy& w) const { run_copy(w); }
     void operator()(const BoundOptimizer& w) const {
       adamw_host(w.states, w.gradient, w.gradient_type, w.elements, *w.scalars, w.threads, w.undecayed);
@@ -160,12 +160,12 @@ void run_host_work(const BoundOp& op, const BoundSchedule& bound, int step, doub
     }
     void operator()(const BoundScalars& w) const { run_scalars(w, bound, step); }
     void operator()(const BoundInput& w) const { StepInput(w, bound, step).check(); }
-    void operator()(const BoundReport& w) const { run_report(w, bound, step, stall_seconds); }
+    void operator()(const BoundReport& w) const { run_report(w, bound, step, stalls); }
     void operator()(const BoundHostPass& w) const { run_pass(w); }
     void operator()(const TemplateBinding&) const { throw std::logic_error("a template op on a host lane"); }
     void operator()(const BoundWait&) const { throw std::logic_error("a wait outside the launch lane"); }
   };
-  std::visit(Run{bound, step, stall_seconds}, op.work);
+  std::visit(Run{bound, step, stalls}, op.work);
 }
 
 }  // namespace penstock::exec

@@ -5,8 +5,8 @@
 
 namespace penstock::exec {
 
-/// Everything but templates and waits (std::logic_error). `step` is the run step, from 0; `stall_seconds` what a report
-/// says of it.
-void run_host_work(const BoundOp& op, const BoundSchedule& bound, int step, double stall_seconds = -1);
+/// Everything but templates and waits (std::logic_error). `step` is the run step, from 0; `stalls` what a report says
+/// of it.
+void run_host_work(const BoundOp& op, const BoundSchedule& bound, int step, const Stalls& stalls = {});
 
 }  // namespace penstock::exec

@@ -24,8 +24,10 @@ void StallMeter::add(int step, int op, std::int64_t start_ns, std::int64_t end_n
   idle_ns_ += std::max<std::int64_t>(0, start_ns - idle_since_);
   idle_since_ = std::max(idle_since_, end_ns);
   if (op != last_backward_) return;
-  stalls_[static_cast<std::size_t>(step % kKept)] = static_cast<double>(idle_ns_) * 1e-9;
+  stalls_[static_cast<std::size_t>(step % kKept)] = {static_cast<double>(idle_ns_) * 1e-9,
+                                                     static_cast<double>(idle_since_ - period_since_) * 1e-9};
   idle_ns_ = 0;
+  period_since_ = idle_since_;
 }
 
 }  // namespace penstock::exec

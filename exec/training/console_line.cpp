@@ -32,7 +32,7 @@ std::string ConsoleLine::line(const StepReport& report, double seconds) const {
   if (report.trained_tokens < options_.tokens_per_step)
     text += fmt::format(", {:.1f} trained", static_cast<double>(report.trained_tokens) / seconds);
   if (options_.bound_seconds > 0) text += fmt::format("  {:.0f} % of bound", 100 * options_.bound_seconds / seconds);
-  if (report.stall_seconds >= 0) text += fmt::format("  stalls {:.1f} %", 100 * report.stall_seconds / seconds);
+  if (report.stalls.seconds >= 0) text += fmt::format("  stalls {:.1f} %", 100 * report.stalls.share());
   if (report.step < options_.last_step) text += fmt::format("  {} left", time_left(report.step, seconds));
   if (report.skipped)
     text += report.trained_tokens == 0 ? "  NOT UPDATED: no token is trained on"

@@ -49,8 +49,12 @@ std::string line_of(const StepReport& report, double seconds, std::int64_t token
                                  {"seconds", seconds},
                                  {"tokens_per_second", static_cast<double>(tokens) / seconds},
                                  {"trained_tokens", report.trained_tokens},
-                                 {"stall_seconds", nullptr}};
-  if (report.stall_seconds >= 0) line["stall_seconds"] = report.stall_seconds;
+                                 {"stall_seconds", nullptr},
+                                 {"stall_share", nullptr}};
+  if (report.stalls.seconds >= 0) {
+    line["stall_seconds"] = report.stalls.seconds;
+    line["stall_share"] = report.stalls.share();
+  }
   return line.dump() + "\n";
 }
 

@@ -1,7 +1,7 @@
 // [log] metrics: a file with one line of JSON per step, which a run that goes on appends to.
 //
 //   {"step", "loss", "gradient_norm", "learning_rate", "skipped", "seconds", "tokens_per_second",
-//    "trained_tokens", "stall_seconds"}
+//    "trained_tokens", "stall_seconds", "stall_share"}
 //   {"step", "eval_loss", "seconds"}   of an evaluation, behind the line of the step after which it was made
 //
 // A value that is not finite, or not known, is null. Steps ascend and none is there twice: what stands there of steps that are trained

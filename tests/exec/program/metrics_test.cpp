@@ -101,6 +101,8 @@ TEST_F(MetricsTest, ALineHasWhatTheStepReports) {
     for (const auto& [key, value] : step.items()) EXPECT_EQ(parsed[key], value) << key;
     EXPECT_GT(parsed["seconds"], 0);
     EXPECT_GE(parsed["stall_seconds"], 0);
+    EXPECT_GE(parsed["stall_share"], 0);
+    EXPECT_LE(parsed["stall_share"], 1);
     EXPECT_NEAR(parsed["tokens_per_second"].get<double>() * parsed["seconds"].get<double>(), 128, 1e-6);
   }
   EXPECT_FALSE(std::getline(file, text));

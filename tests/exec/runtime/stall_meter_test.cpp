@@ -24,7 +24,9 @@ TEST(StallMeter, GapsBelongToTheStepThatEndsBehindThem) {
       meter.add(step, op, now + 3, now + 10);  // a gap of 3 ns before each
       now += 10;
     }
-    EXPECT_NEAR(meter.seconds(step), 3e-9 * static_cast<double>(before + (step > 0 ? behind : 0)), 1e-15) << step;
+    EXPECT_NEAR(meter.stalls(step).seconds, 3e-9 * static_cast<double>(before + (step > 0 ? behind : 0)), 1e-15)
+        << step;
+    EXPECT_NEAR(meter.stalls(step).share(), 0.3, 1e-12) << step;
   }
 }
 
@@ -34,7 +36,21 @@ TEST(StallMeter, OtherLanesAndOverlapsAreNoGaps) {
   meter.begin(0);
   for (const Op& op : schedule.ops)  // those of the lane end to end, the others long before
     meter.meters(op.id) ? meter.add(0, op.id, 0, 50) : meter.add(0, op.id, -1000, 1000000);
-  EXPECT_EQ(meter.seconds(0), 0);
+  EXPECT_EQ(meter.stalls(0).seconds, 0);
+}
+
+/// A lane that works for a moment after a long wait: the wait is less than the period that it lies in.
+TEST(StallMeter, TheShareIsOfThePeriodThatTheGapsLieIn) {
+  const Schedule schedule = make_schedule(small::input(small::llama(), "megatrain"));
+  StallMeter meter(schedule);
+  meter.begin(1000);
+  EXPECT_LT(StallMeter(schedule).stalls(0).seconds, 0);  // not known yet
+  std::int64_t now = 1000;
+  for (int step = 0; step < 2; ++step) {
+    now += step == 0 ? 500 : 0;
+    for (const int op : meter.lane()) meter.add(step, op, now, now);
+    EXPECT_EQ(meter.stalls(step).share(), step == 0 ? 1 : 0) << step;
+  }
 }
 
 /// Reported while the run goes on, and attributed to causes when it is over: the same time.
@@ -47,7 +63,7 @@ TEST(StallMeter, ReportsAddUpToTheTimelinesStalls) {
     run.training().load(*random_states(3));
     TrainingOptions options = run.options(8);
     std::vector<double> stalls;
-    options.report = [&](const StepReport& report) { stalls.push_back(report.stall_seconds); };
+    options.report = [&](const StepReport& report) { stalls.push_back(report.stalls.seconds); };
     options.executor.record_steps = 8;
     const ExecutorResult result = run.training().run(options);
     Timeline timeline;
