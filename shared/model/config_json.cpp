@@ -12,6 +12,7 @@
 #include "shared/model/config_json_experts.h"
 #include "shared/model/config_json_rope.h"
 #include "shared/model/foreign_keys.h"
+#include "shared/model/mistyped_keys.h"
 #include "shared/model/model_families.h"
 #include "shared/nearest_name.h"
 
@@ -41,18 +42,11 @@ constexpr std::string_view kOptional[] = {"num_key_value_heads", "head_dim",    
                                           "max_window_layers",   "layer_types",     "partial_rotary_factor",
                                           "quantization_config"};
 
-void refuse_mistyped(const JsonObject& object, const json& document, bool experts) {
-  std::vector<std::string> strangers;
+/// Whether the family has experts decides which keys count.
+void refuse_mistyped_keys(const JsonObject& object, const json& document, bool experts) {
   std::vector<std::string_view> optional(std::begin(kOptional), std::end(kOptional));
   if (experts) optional.insert(optional.end(), std::begin(kOptionalExpertKeys), std::end(kOptionalExpertKeys));
-  for (const auto& [key, unused] : document.items())
-    if (std::find(optional.begin(), optional.end(), key) == optional.end()) strangers.push_back(key);
-  for (const std::string_view key : optional) {
-    if (document.contains(key)) continue;
-    if (const std::string there = mistyped(key, strangers); !there.empty())
-      object.fail(there.substr(0, 60).c_str(),
-                  fmt::format("is not a key of config.json; did you mean {}? It would have its default", key));
-  }
+  refuse_mistyped(object, document, optional);
 }
 
 /// Where a model of pictures and words has its language model.
@@ -164,7 +158,11 @@ std::vector<int> windowed_layers(JsonObject& object, const ModelConfig& config) 
     const bool has_one = config.family == ModelFamily::qwen3_moe ? asked_for : given(object, "sliding_window");
     return has_one ? layers_from(0, config) : std::vector<int>();
   }
-  if (listed) return by_list;
+  if (listed) {
+    if (!by_list.empty() && given(object, "use_sliding_window") && !asked_for)
+      object.fail("layer_types", "gives layers a sliding window, but use_sliding_window is false; keep one of the two");
+    return by_list;
+  }
   if (config.family == ModelFamily::ministral) return layers_from(0, config);
   if (!asked_for) return {};
   return layers_from(given(object, "max_window_layers")
@@ -248,7 +246,7 @@ ModelConfig read_model_config(const std::filesystem::path& path) {
   ModelConfig config;
   config.name = harmless(model_name(path));
   config.family = read_family(object, document);
-  refuse_mistyped(object, document, expert_defaults(config.family) != nullptr);
+  refuse_mistyped_keys(object, document, expert_defaults(config.family) != nullptr);
   config.qkv_bias = config.family == ModelFamily::qwen2;
   config.qk_norm_whole = config.family == ModelFamily::olmoe;
   config.qk_norm =

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string_view>
 
+#include "shared/model/mistyped_keys.h"
 #include "shared/model/model_families.h"
 #include "shared/model/rotary_frequencies.h"
 #include "shared/nearest_name.h"
@@ -13,6 +14,26 @@ namespace penstock {
 namespace {
 
 constexpr double kMaxFactor = 1e6;
+
+/// Of the object: all that counts here for some type, or stands in published files.
+constexpr std::string_view kKeys[] = {"rope_type",
+                                      "type",
+                                      "rope_theta",
+                                      "factor",
+                                      "original_max_position_embeddings",
+                                      "partial_rotary_factor",
+                                      "low_freq_factor",
+                                      "high_freq_factor",
+                                      "beta_fast",
+                                      "beta_slow",
+                                      "attention_factor",
+                                      "mscale",
+                                      "mscale_all_dim",
+                                      "truncate",
+                                      "short_factor",
+                                      "long_factor",
+                                      "mrope_section",
+                                      "mrope_interleaved"};
 
 bool given(JsonObject& object, const char* key) { return object.has(key) && !object.value(key).is_null(); }
 
@@ -93,13 +114,23 @@ void read_scaling(JsonObject& object, JsonObject& rope, RopeScaling scaling, Mod
   if (scales) config = scaled;
 }
 
-void read_object(JsonObject& object, JsonObject rope, ModelConfig& config) {
+/// `key`: under which of its two names the object stands. Returns its theta, if it has one.
+std::optional<double> read_object(JsonObject& object, const char* key, ModelConfig& config) {
+  const nlohmann::json& document = object.value(key);
+  JsonObject rope = object.object(key);
+  for (const auto& [name, value] : document.items())
+    if (value.is_object())
+      rope.fail(name.substr(0, 60).c_str(),
+                "is a set of its own: sets that differ by the type of layer are not supported; expected one for all");
+  refuse_mistyped(rope, document, kKeys);
   if (given(rope, "partial_rotary_factor") && rope.number("partial_rotary_factor", 0, 1) < 1)
     rope.fail("partial_rotary_factor", fmt::format("expected 1, found {}", shown(rope.value("partial_rotary_factor"))));
   const std::string type = read_type(rope);
-  if (type == "default") return;
-  if (type == "llama3") return read_llama3(object, rope, config);
-  read_scaling(object, rope, scaling_of(rope, type), config);
+  if (type == "llama3")
+    read_llama3(object, rope, config);
+  else if (type != "default")
+    read_scaling(object, rope, scaling_of(rope, type), config);
+  return given(rope, "rope_theta") ? std::optional(rope.number("rope_theta", 1, 1e15)) : std::nullopt;
 }
 
 }  // namespace
@@ -107,21 +138,14 @@ void read_object(JsonObject& object, JsonObject rope, ModelConfig& config) {
 void read_rope(JsonObject& object, ModelConfig& config) {
   std::optional<double> theta;
   if (given(object, "rope_theta")) theta = object.number("rope_theta", 1, 1e15);
-  const bool scaling = given(object, "rope_scaling");
-  if (given(object, "rope_parameters")) {
-    if (scaling) object.fail("rope_scaling", "stands beside rope_parameters; keep one of the two");
-    JsonObject parameters = object.object("rope_parameters");
-    if (given(parameters, "full_attention") || given(parameters, "sliding_attention"))
-      object.fail("rope_parameters", "differ by the type of layer, which is not supported; expected one set for all");
-    if (given(parameters, "rope_theta")) {
-      const double inner = parameters.number("rope_theta", 1, 1e15);
-      if (theta && *theta != inner)
-        object.fail("rope_theta", fmt::format("{} here, but rope_parameters.rope_theta is {}", *theta, inner));
-      theta = inner;
-    }
-    read_object(object, parameters, config);
-  } else if (scaling) {
-    read_object(object, object.object("rope_scaling"), config);
+  const bool scaling = given(object, "rope_scaling"), parameters = given(object, "rope_parameters");
+  if (scaling && parameters) object.fail("rope_scaling", "stands beside rope_parameters; keep one of the two");
+  if (scaling || parameters) {
+    const char* const key = scaling ? "rope_scaling" : "rope_parameters";
+    const std::optional<double> inner = read_object(object, key, config);
+    if (theta && inner && *theta != *inner)
+      object.fail("rope_theta", fmt::format("{} here, but {}.rope_theta is {}", *theta, key, *inner));
+    if (inner) theta = inner;
   }
   config.rope_theta = theta.value_or(family_defaults(config.family).rope_theta);
 }

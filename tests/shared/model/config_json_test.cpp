@@ -227,6 +227,9 @@ TEST(ConfigJson, LayerTypesSayWhichLayersHaveTheWindow) {
   EXPECT_MENTIONS(refusal(family("llama", types(full, full, sliding) + ", \"sliding_window\": 64")),
                   "layer_types: give layers a sliding window, which transformers' llama does not have");
   EXPECT_MENTIONS(refusal(family("llama", types(full, full, sliding))), "sliding_window: is missing");
+  EXPECT_EQ(window(family("qwen2", types(full, full, full) + ", \"use_sliding_window\": false")), kNoWindow);
+  EXPECT_MENTIONS(refusal(family("qwen3", types(full, full, sliding) + ", \"use_sliding_window\": false")),
+                  "layer_types: gives layers a sliding window, but use_sliding_window is false");
   EXPECT_MENTIONS(refusal(family("qwen2", types(full, full, "\"linear_attention\""))),
                   "layer_types: expected \"full_attention\" or \"sliding_attention\", found \"linear_attention\"");
   EXPECT_MENTIONS(refusal(family("qwen2", "\"layer_types\": [\"full_attention\"]")),
@@ -302,6 +305,31 @@ TEST(ConfigJson, RefusesScalingsThatSayTooLittle) {
   EXPECT_MENTIONS(rope_refusal("\"linear\""), "rope_scaling: expected an object");
   EXPECT_MENTIONS(refusal_with("\"rope_parameters\": {\"full_attention\": {\"rope_theta\": 1e4}}"),
                   "differ by the type of layer");
+  EXPECT_MENTIONS(rope_refusal("{\"0\": {\"rope_theta\": 1e4}}"), "rope_scaling.0: is a set of its own");
+}
+
+TEST(ConfigJson, ASlipInASetOfRopeIsNotItsDefault) {
+  for (const char* set : {"rope_scaling", "rope_parameters"}) {
+    const auto slip = [&](const std::string& members) {
+      return refusal_with("\"" + std::string(set) + "\": {\"rope_type\": \"yarn\", \"factor\": 4, " + members + "}");
+    };
+    EXPECT_MENTIONS(slip("\"beta_fats\": 16"),
+                    std::string(set) + ".beta_fats: is not a key of config.json; did you mean beta_fast?");
+    EXPECT_MENTIONS(slip("\"attention_facter\": 1"), "did you mean attention_factor?");
+    EXPECT_MENTIONS(slip("\"original_max_position_embedding\": 128"), "did you mean original_max_position_embeddings?");
+    EXPECT_EQ(slip("\"mrope_section\": [2, 3, 3], \"finetuned\": true"), "");
+  }
+  EXPECT_MENTIONS(refusal_with("\"rope_scaling\": {\"fcator\": 4}"), "did you mean factor?");
+}
+
+TEST(ConfigJson, ThetaIsReadInEitherSet) {
+  for (const std::string set : {"rope_scaling", "rope_parameters"}) {
+    const std::string linear = "\"" + set + "\": {\"rope_type\": \"linear\", \"factor\": 2, \"rope_theta\": 5e5}";
+    EXPECT_EQ(read_with(linear).rope_theta, 5e5);
+    EXPECT_EQ(read_with(linear + ", \"rope_theta\": 500000").rope_theta, 5e5);
+    EXPECT_MENTIONS(refusal_with(linear + ", \"rope_theta\": 1e4"),
+                    "rope_theta: 10000 here, but " + set + ".rope_theta is 500000");
+  }
 }
 
 // --- other models -------------------------------------------------------------------------------------------------
@@ -347,6 +375,7 @@ TEST(ConfigJson, WhatOtherFamiliesChangeIsNotPassedOver) {
         {"\"attention_multiplier\": 0.0156", "another factor than 1 / sqrt(head_dim)"},
         {"\"query_pre_attn_scalar\": 256", "another factor"},
         {"\"use_qk_norm\": true", "the nearest that can be read is qwen3"},
+        {"\"qkv_bias\": true", "the nearest that can be read is qwen2"},
         {"\"clip_qkv\": 8.0", "clipped"},
         {"\"alibi\": true", "ALiBi"},
         {"\"attention_chunk_size\": 8192", "attention ends at chunks"},
@@ -359,6 +388,17 @@ TEST(ConfigJson, WhatOtherFamiliesChangeIsNotPassedOver) {
                       "\"resid_pdrop\": 0.0, \"no_rope_layers\": [], \"pretraining_tp\": 1")
                 .hidden,
             64);
+}
+
+/// Qwen3-Coder-30B-A3B's file says use_qk_norm: true and qkv_bias: false.
+TEST(ConfigJson, ASwitchMaySayWhatTheFamilyDoesAnyway) {
+  EXPECT_TRUE(
+      read(replaced(kQwen3, "\"head_dim\"", "\"use_qk_norm\": true, \"qkv_bias\": false, \"head_dim\"")).qk_norm);
+  EXPECT_TRUE(read(family("qwen2", "\"qkv_bias\": true, \"use_qk_norm\": false")).qkv_bias);
+  EXPECT_MENTIONS(refusal(replaced(kQwen3, "\"head_dim\"", "\"use_qk_norm\": false, \"head_dim\"")),
+                  "use_qk_norm: false cannot be read: a model of this model_type normalises queries and keys");
+  EXPECT_MENTIONS(refusal(family("qwen2", "\"qkv_bias\": false")), "qkv_bias: false cannot be read");
+  EXPECT_MENTIONS(refusal(family("qwen2", "\"qkv_bias\": 1")), "qkv_bias: 1 cannot be read");
 }
 
 TEST(ConfigJson, SaysWhatAFileWithoutAModelTypeIs) {

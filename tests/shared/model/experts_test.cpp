@@ -205,6 +205,32 @@ TEST_F(ExpertsConfig, WhatCannotBeIsRefused) {
   EXPECT_MENTIONS(refusal(of_type("llama", kSizes)), "its MLPs are mixtures of experts");
 }
 
+TEST_F(ExpertsConfig, OtherWaysToChooseExpertsAreNotPassedOver) {
+  for (const auto& [member, what] : {std::pair{"\"first_k_dense_replace\": 1", "its first layers have no experts"},
+                                     {"\"moe_layer_freq\": [0, 1, 1, 1]", "some of its layers have no experts"},
+                                     {"\"n_group\": 8", "chosen in groups"},
+                                     {"\"topk_group\": 4", "chosen in groups"},
+                                     {"\"routed_scaling_factor\": 2.5", "is scaled"},
+                                     {"\"use_routing_bias\": true", "with a bias"},
+                                     {"\"moe_num_shared_experts\": 2", "every token has"},
+                                     {"\"scoring_func\": \"sigmoid\"", "expected \"softmax\""},
+                                     {"\"topk_method\": \"noaux_tc\"", "expected \"greedy\""}})
+    EXPECT_MENTIONS(refusal(qwen3(kSizes + std::string(", ") + member)), what);
+  EXPECT_EQ(refusal(qwen3(kSizes + std::string(", \"first_k_dense_replace\": 0, \"moe_layer_freq\": 1, \"n_group\": 1, "
+                                               "\"topk_group\": null, \"routed_scaling_factor\": 1.0, "
+                                               "\"scoring_func\": \"softmax\", \"topk_method\": \"greedy\""))),
+            "accepted");
+  // Families whose layers all have experts.
+  for (const char* type : {"mixtral", "olmoe"}) {
+    EXPECT_MENTIONS(refusal(of_type(type, kSizes + std::string(", \"mlp_only_layers\": [1]"))),
+                    "only qwen3_moe has such");
+    EXPECT_MENTIONS(refusal(of_type(type, kSizes + std::string(", \"decoder_sparse_step\": 2"))),
+                    "only qwen3_moe has such");
+    EXPECT_EQ(refusal(of_type(type, kSizes + std::string(", \"mlp_only_layers\": [], \"decoder_sparse_step\": 1"))),
+              "accepted");
+  }
+}
+
 // --- activations and kernels --------------------------------------------------------------------------------------
 // A batch of 2 sequences of 32: 64 tokens, 192 choices.
 
