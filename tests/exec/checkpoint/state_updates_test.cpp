@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "exec/runtime/recorder.h"
 #include "tests/exec/runtime/small_run.h"
 
 namespace penstock::exec {
@@ -115,6 +116,27 @@ TEST(UpdateGates, ALayerStaysAsItIsUntilItsGateIsOpened) {
     plain.training().run(plain.options(1));
     EXPECT_EQ(gated.bits(), plain.bits());
   }
+}
+
+TEST(UpdateGates, WaitsOfSeveralLanesCountFromTheFirstToTheLast) {
+  UpdateGates gates(1);
+  const std::int64_t before = now_ns();
+  std::int64_t begun = 0, ended = 0;
+  {
+    const UpdateGates::Waiting first(&gates);
+    begun = now_ns();
+    while (now_ns() < begun + 1'000'000) continue;
+    { const UpdateGates::Waiting second(&gates); }
+    EXPECT_EQ(gates.waited_seconds(), 0);  // the first still waits
+    ended = now_ns();
+  }
+  const double once = gates.waited_seconds();
+  EXPECT_GE(once, static_cast<double>(ended - begun) * 1e-9);
+  EXPECT_LE(once, static_cast<double>(now_ns() - before) * 1e-9);
+  { const UpdateGates::Waiting later(&gates); }
+  EXPECT_GE(gates.waited_seconds(), once);
+  gates.close();
+  EXPECT_EQ(gates.waited_seconds(), 0);
 }
 
 TEST(UpdateGates, AnAbortEndsTheWait) {
