@@ -1,6 +1,6 @@
 // Attention (shared/model/attention.h) over packed q, k, v: two implementations behind this header, chosen by CMake.
-//   attention_cudnn.cpp           cuDNN's graph API; what it does not take, on this card, within the workspace given,
-//                                 goes to our own kernels, and a note says so
+//   attention_cudnn.cpp           cuDNN's graph API, where a program finds it; what it does not take, on this card,
+//                                 within the workspace given, goes to our own kernels, and a note says so
 //   attention_without_cudnn.cpp   our own kernels alone (attention_own.h): any head dim and length
 //
 // Layouts (bf16 unless said): qkv and d_qkv [tokens, (heads + 2 kv_heads) head_dim], per token q heads, then k, then v;
@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "exec/cuda/stream.h"
 #include "shared/model/attention.h"
@@ -54,6 +55,8 @@ class Attention {
 
   /// "cuDNN 9.19.0" or "own".
   static const char* name();
+  /// Where our own kernels compute all of it: for people, why, what that costs and what would change it; else empty.
+  static std::string note();
 
   /// `document_starts` as in AttentionBackward. Packed rows are for our own kernels: to a library their lengths would be
   /// shapes, of which each step has others. So are chunks that do not begin and end at multiples of 64 tokens.

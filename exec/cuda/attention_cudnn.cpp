@@ -14,6 +14,7 @@
 
 #include "exec/cuda/attention_own.h"
 #include "exec/cuda/attention_parts.h"
+#include "exec/cuda/cudnn_library.h"
 #include "exec/cuda/error.h"
 #include "shared/standard_streams.h"
 
@@ -151,9 +152,10 @@ std::unique_ptr<Plan> backward_plan(const AttentionSpec& whole, const Call& call
 }
 
 /// Short rows are cheap everywhere, and the library's support for them is patchy: those are for our own kernels, as are
-/// windows.
+/// windows, and everything where the library is missing.
 bool supported(const AttentionSpec& shape) {
-  return shape.window == 0 && shape.head_dim % 8 == 0 && shape.head_dim <= 128 && shape.length >= 64;
+  return cudnn_missing().empty() && shape.window == 0 && shape.head_dim % 8 == 0 && shape.head_dim <= 128 &&
+         shape.length >= 64;
 }
 /// Of a chunk; what attention_backward_piece says of backward.
 bool is_aligned(const AttentionSpec& shape) {
@@ -210,16 +212,27 @@ struct Attention::Plans {
   }
 };
 
-Attention::Attention() : plans_(std::make_unique<Plans>()) { PENSTOCK_CUDNN(cudnnCreate(&plans_->handle)); }
+Attention::Attention() : plans_(std::make_unique<Plans>()) {
+  if (cudnn_missing().empty()) PENSTOCK_CUDNN(cudnnCreate(&plans_->handle));
+}
 Attention::~Attention() = default;
 
 const char* Attention::name() {
-  static const std::string text = [] {
+  static const std::string text = []() -> std::string {
+    if (!cudnn_missing().empty()) return "own";
     const std::size_t version = cudnnGetVersion();
     return "cuDNN " + std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
            std::to_string(version % 100);
   }();
   return text.c_str();
+}
+
+std::string Attention::note() {
+  return cudnn_missing().empty()
+             ? ""
+             : own_attention_note(
+                   cudnn_missing() +
+                   "; `pip install nvidia-cudnn-cu13 nvidia-cuda-nvrtc` or NVIDIA's own packages bring it");
 }
 
 void Attention::forward(const AttentionSpec& shape, const std::int32_t* document_starts, const std::uint16_t* qkv,

@@ -2,6 +2,8 @@
 // missing or does not take the shape, on packed rows and on chunks.
 #pragma once
 
+#include <string>
+
 #include "exec/cuda/attention_plain.h"
 #include "exec/cuda/attention_tiled.h"
 
@@ -17,6 +19,13 @@ inline void own_attention_forward(const AttentionSpec& shape, const std::int32_t
 inline void own_attention_backward(const AttentionSpec& shape, const AttentionBackward& tensors, Stream stream) {
   const auto run = attention_tiles(shape) ? tiled_attention_backward : plain_attention_backward;
   run(shape, tensors, stream);
+}
+
+/// What runs and what it costs (bench/results/README.md), where cuDNN is missing for the reason given.
+inline std::string own_attention_note(const std::string& why) {
+  return "attention runs on kernels of our own, for cuDNN is missing (" + why +
+         "). Same results but for rounding; on an H200 they reach 31 to 53 % of cuDNN's rate, so that what a hardware "
+         "file or a profile with cuDNN predicts is too short: `penstock-exec calibrate` here measures them";
 }
 
 }  // namespace penstock::exec

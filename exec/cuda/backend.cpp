@@ -12,6 +12,7 @@
 #include <tuple>
 #include <utility>
 
+#include "exec/cuda/attention.h"
 #include "exec/cuda/device_memory.h"
 #include "exec/cuda/error.h"
 #include "exec/cuda/lane_events.h"
@@ -459,6 +460,8 @@ bool cuda_device_available() {
   int count = 0;
   return cudaGetDeviceCount(&count) == cudaSuccess && count > 0;
 }
+
+CudaAttention cuda_attention() { return {Attention::name(), Attention::note()}; }
 
 std::string cuda_bus_id(int device) {
   char bus[32] = {};

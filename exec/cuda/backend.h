@@ -32,6 +32,14 @@ CudaMemory measure_cuda_memory(int device = 0);
 /// For people: one line per device, or what is missing.
 std::string describe_cuda_devices();
 bool cuda_device_available();
+
+struct CudaAttention {
+  std::string name;  // "cuDNN 9.19.0" or "own"; empty in a build without CUDA
+  std::string note;  // Attention::note()
+};
+/// What would compute attention here. Needs no device.
+CudaAttention cuda_attention();
+
 /// Of a device, as the driver's tools name it: "0000:41:00.0". Empty where there is none.
 std::string cuda_bus_id(int device = 0);
 

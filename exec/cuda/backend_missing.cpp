@@ -8,7 +8,7 @@ namespace penstock::exec {
 namespace {
 
 constexpr const char* kMissing =
-    "this penstock-exec was built without CUDA: install the CUDA Toolkit (13.0 or newer, with cuDNN 9), put nvcc on "
+    "this penstock-exec was built without CUDA: install the CUDA Toolkit (13.0 or newer; attention is faster with cuDNN 9), put nvcc on "
     "PATH, configure again and look for \"CUDA backend TRUE\"";
 
 /// Of an archive (scripts/package) this program is the one that runs where the other's libraries are not found, and
@@ -24,6 +24,7 @@ std::unique_ptr<Backend> make_cuda_backend(const CudaBackendOptions&) { throw st
 CudaMemory measure_cuda_memory(int) { throw std::runtime_error(missing()); }
 std::string describe_cuda_devices() { return missing(); }
 bool cuda_device_available() { return false; }
+CudaAttention cuda_attention() { return {}; }
 std::string cuda_bus_id(int) { return {}; }
 
 }  // namespace penstock::exec

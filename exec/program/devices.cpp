@@ -26,6 +26,7 @@ int devices_command(const DevicesCommandOptions& options) {
   const MemoryLimits limits = read_memory_limits();
   const bool usable = cuda_device_available();
   const std::string cuda = describe_cuda_devices();
+  const CudaAttention attention = cuda_attention();
   const CudaMemory memory = usable ? measure_cuda_memory() : CudaMemory{};
   if (options.json) {
     nlohmann::ordered_json json = {{"format", "penstock-devices/1"},
@@ -39,6 +40,7 @@ int devices_command(const DevicesCommandOptions& options) {
                                    {"huge_page_bytes", limits.huge_page_bytes},
                                    {"cuda_usable", usable},
                                    {"cuda", cuda}};
+    if (!attention.name.empty()) json["cuda_attention"] = attention.name;
     if (usable)
       json.update({{"gpu_bytes", memory.total_bytes},
                    {"gpu_context_bytes", memory.context_bytes},
@@ -55,6 +57,8 @@ int devices_command(const DevicesCommandOptions& options) {
   fmt::print("  pinnable    {}; transparent huge pages: {}\n", bytes_or(limits.lockable_bytes, "no limit"),
              limits.huge_page_bytes > 0 ? format_bytes(static_cast<double>(limits.huge_page_bytes)) : "none");
   fmt::print("backend cuda  {}\n  {}\n", usable ? "usable" : "not usable", cuda);
+  if (!attention.name.empty())
+    fmt::print("  attention   {}{}{}\n", attention.name, attention.note.empty() ? "" : ": ", attention.note);
   if (usable) {
     const auto size = [](std::int64_t bytes) { return format_bytes(static_cast<double>(bytes)); };
     const std::int64_t kept = memory.context_bytes + memory.later_bytes;

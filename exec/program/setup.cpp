@@ -53,6 +53,8 @@ std::unique_ptr<Backend> open_backend(const Scenario& scenario, const std::strin
           "backend cuda: the scenario's machine \"{}\" has no GPU; name one with --set machine.hardware=FILE",
           scenario.machine.name));
     if (!cuda_device_available()) throw std::runtime_error("backend cuda: " + describe_cuda_devices());
+    if (const std::string note = cuda_attention().note; !note.empty())
+      tell(fmt::format("penstock-exec: note: {}\n", note));
     return make_cuda_backend({.device = 0,
                               .deterministic = scenario.run.deterministic,
                               .hbm_limit_bytes = limit,

@@ -294,6 +294,17 @@ TEST_F(ProgramTest, DevicesAlwaysHasTheHost) {
   EXPECT_NE(run("devices").out.find("backend host  always usable"), std::string::npos);
 }
 
+TEST_F(ProgramTest, StartsAndSaysSoWhereCudnnIsMissing) {
+  folder_.write("libcudnn.so.9", "not a library");
+  ::setenv("LD_LIBRARY_PATH", folder_.path().c_str(), 1);
+  const nlohmann::json devices = json("devices --json");
+  const Outcome said = run("devices");
+  ::unsetenv("LD_LIBRARY_PATH");
+  if (!devices.contains("cuda_attention")) GTEST_SKIP() << "built without CUDA";
+  EXPECT_EQ(devices["cuda_attention"], "own");
+  EXPECT_NE(said.out.find("kernels of our own, for cuDNN is missing"), std::string::npos) << said.out;
+}
+
 TEST_F(ProgramTest, EnvironmentChoosesTheInstructionSet) {
   const auto with = [&](const char* wanted, const char* arguments) {
     ::setenv("PENSTOCK_CPU_TARGET", wanted, 1);
