@@ -42,17 +42,16 @@ def run_until(command, moment):
         return printed.read()
 
 
-def kill_often(kills: int, command: typing.Callable[[bool], list], moment, after_kill: typing.Callable[[], None],
+def kill_often(kills: int, command: typing.Callable[[bool], list], moment, after_kill: typing.Callable[[], bool | None],
                finished: typing.Callable[[str], None]) -> int:
-    """Kills so often; command(True) is of the run that nobody kills any more. finished(what it printed) is called whenever
+    """Kills so often, but for kills of which after_kill() says False; command(True) is of the run that nobody kills any more. finished(what it printed) is called whenever
     a run came to its end, holds it against what it should be and makes place for the next. Returns how many did."""
     killed = runs = 0
     while True:
         is_last = killed >= kills
         printed = run_until(command(is_last), None if is_last else moment)
         if printed is None:
-            killed += 1
-            after_kill()
+            killed += after_kill() is not False
             continue
         runs += 1
         finished(printed)
