@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "exec/store/block_store.h"
+#include "shared/machine/kept_memory.h"
 
 namespace penstock::exec {
 namespace {
@@ -16,15 +17,9 @@ constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 /// Stacks, allocator, the schedule and what it is bound to, tables of libraries that loading them writes to (a tiny
 /// model's run, linked with CUDA's: 121 MiB).
 constexpr std::int64_t kHostProgramBytes = 128 * kMiB;
-/// The same with CUDA's context, cuBLAS and cuDNN in host memory (0.4 to 0.5 GiB were seen in the process), and what the
-/// system must have left: it kills a program before its last free page is taken.
-constexpr std::int64_t kCudaProgramBytes = 1024 * kMiB;
 
-/// Page tables: 8 bytes per page of 4096 where the system has no huge pages to give. For pinned memory the driver keeps
-/// lists of pages besides, which no process is seen to hold. With 125.15 GiB free on an H200's host an arena of 121.7
-/// was run, and with 125.03 one of 123.2 was killed: 1 GiB and 2 % leave it the first.
+/// Page tables: 8 bytes per page of 4096 where the system has no huge pages to give.
 constexpr double kHostArenaShare = 8.0 / 4096;
-constexpr double kCudaArenaShare = 0.02;
 
 /// A thread that loads or saves holds 2^20 elements in fp32 and in bf16.
 constexpr std::int64_t kPieceBytes = 6 * kMiB;
@@ -79,7 +74,7 @@ std::int64_t host_kernel_bytes(const Model& model, BatchShape micro_batch, const
 
 BesideArenas beside_arenas(const Model& model, const RunShape& shape, std::int64_t usable_bytes) {
   BesideArenas beside;
-  beside.program_bytes = shape.on_host ? kHostProgramBytes : kCudaProgramBytes;
+  beside.program_bytes = shape.on_host ? kHostProgramBytes : kRunBytes;
   if (shape.on_host) beside.kernel_bytes = host_kernel_bytes(model, shape.micro_batch, shape.chunking);
   beside.loading_bytes = (shape.cores + 2) * kPieceBytes;
   const std::int64_t times = kOpsPerVisit * model.layer_count() * shape.micro_batches * shape.steps;
@@ -89,7 +84,7 @@ BesideArenas beside_arenas(const Model& model, const RunShape& shape, std::int64
   if (shape.drive_bytes > 0)
     beside.drive_bytes = checksum_bytes(std::min(shape.drive_bytes, kMostOnDrivePerParameter * model.parameters)) +
                          (shape.cores + 1) * kPieceBytes;
-  beside.arena_share = shape.on_host ? kHostArenaShare : kCudaArenaShare;
+  beside.arena_share = shape.on_host ? kHostArenaShare : kRunPercent / 100.0;
   return beside;
 }
 

@@ -1,14 +1,14 @@
 // What a machine keeps of its memory where nobody says how much.
 //
-// DRAM of a hardware file is what is installed. 1 GiB and 3 % of it are kept:
+// DRAM of a hardware file is what is installed. 1.5 GiB and 4 % of it are kept:
 //   by the system, 512 MiB and 2 %: kernel and services; page descriptors (64 bytes per page of 4096, 1.6 %) and what
 //     firmware holds back, both gone before MemTotal (of 16384 MiB installed 15773 may be seen). A desktop's session,
 //     1 to 3 GiB, is not in it: `[machine] reserve` says so;
-//   by the program beside its arenas, 512 MiB and 1 %: code, CUDA's libraries and their host memory, tokens, recorded
-//     times; page tables and the driver's lists of pinned pages (8 to 40 bytes per page of 4096).
-// DRAM of a profile is what the calibrating process could allocate, so that the system's share is out already. 1 GiB and
-// 2 % are kept, as by a run of itself (exec/runtime/run_memory.cpp): an H200's host with 125.15 GiB free ran 121.7 of
-// arenas, one with 125.03 killed 123.2.
+//   by a run beside its arenas, 1 GiB and 2 % (kept_memory.h).
+// DRAM of a profile is what the calibrating process could allocate, so that the system's share is out already: a run's
+// is kept.
+// Where another system's code is what runs, its file says what its processes take: 1 GiB and 3 % of what is installed are
+// kept beside that (docs/capacity.md has the reports that they were held against).
 //
 // HBM of a hardware file is the datasheet's. Drivers report 23.6 GiB of 24, 31.4 of 32, 39.5 of 40, 79.3 of 80 (out of
 // memory messages of PyTorch): 0.4 GiB and more, growing with the card. A context with cuBLAS, cuDNN and their kernels
@@ -19,6 +19,7 @@
 // `penstock-exec run` holds them against what is free.
 #include <algorithm>
 
+#include "shared/machine/kept_memory.h"
 #include "shared/machine/machine.h"
 
 namespace penstock {
@@ -26,6 +27,9 @@ namespace {
 
 constexpr std::int64_t kGiB = std::int64_t{1} << 30;
 constexpr std::int64_t kMiB = std::int64_t{1} << 20;
+
+constexpr std::int64_t kSystemBytes = 512 * kMiB;
+constexpr int kSystemPercent = 2;
 
 /// `fixed` and `percent` of the capacity; of a tiny one, which is a what-if, a quarter at most.
 std::int64_t usual(std::int64_t capacity, std::int64_t fixed, int percent) {
@@ -44,7 +48,9 @@ std::int64_t context_bytes(const Machine& machine) {
 std::int64_t reserve_bytes(const Machine& machine) {
   if (machine.reserve_bytes) return *machine.reserve_bytes;
   if (machine.gpu.is_host) return 0;
-  return machine.measured ? usual(machine.dram_bytes, kGiB, 2) : usual(machine.dram_bytes, kGiB, 3);
+  if (!machine.measured && !machine.software.name.empty()) return usual(machine.dram_bytes, kGiB, 3);
+  return machine.measured ? usual(machine.dram_bytes, kRunBytes, kRunPercent)
+                          : usual(machine.dram_bytes, kSystemBytes + kRunBytes, kSystemPercent + kRunPercent);
 }
 
 TierCapacities usable_memory(const Machine& machine) {

@@ -267,7 +267,12 @@ SystemMemory system_memory(const SoftwareMemory& software, const Scenario& scena
   std::stable_sort(system.added.begin(), system.added.end(), [](const AddedMemory& a, const AddedMemory& b) {
     return a.tier != b.tier ? a.tier < b.tier : a.bytes > b.bytes;
   });
-  for (const TierMemory& tier : schedule) system.tiers.push_back(tier_of(tier, system.added));
+  Machine theirs = scenario.machine;
+  theirs.software.name = software.name;
+  for (TierMemory tier : schedule) {
+    if (tier.tier.kind == TierKind::dram) tier.tier.capacity_bytes = usable_memory(theirs).dram;
+    system.tiers.push_back(tier_of(tier, system.added));
+  }
   return system;
 }
 

@@ -18,7 +18,7 @@ Machine desktop(std::int64_t hbm_bytes, std::int64_t dram_bytes) {
 TEST(UsableMemory, WhereNobodySaysSoTheUsualIsKept) {
   const Machine machine = desktop(24 * kGiB, 64 * kGiB);
   EXPECT_EQ(context_bytes(machine), kGiB + 24 * kGiB / 100);
-  EXPECT_EQ(reserve_bytes(machine), kGiB + 64 * kGiB / 100 * 3);
+  EXPECT_EQ(reserve_bytes(machine), 1536 * kMiB + 64 * kGiB / 100 * 4);
   const TierCapacities usable = usable_memory(machine);
   EXPECT_EQ(usable.hbm, 24 * kGiB - context_bytes(machine));
   EXPECT_EQ(usable.dram, 64 * kGiB - reserve_bytes(machine));

@@ -69,11 +69,11 @@ deterministic = false
   TemporaryFolder folder_;
 };
 
-// By default 1 GiB and 3 % of DRAM, 1 GiB and 1 % of HBM (docs/scenario.md).
+// By default 1.5 GiB and 4 % of DRAM, 1 GiB and 1 % of HBM (docs/scenario.md).
 TEST_F(SystemShare, OfADesktopIsLeftByDefault) {
-  expect_left({"machine.dram=\"64 GiB\""}, 24 * kGiB * 99 / 100 - kGiB, 64 * kGiB * 97 / 100 - kGiB);
+  expect_left({"machine.dram=\"66 GiB\""}, 24 * kGiB * 99 / 100 - kGiB, 66 * kGiB * 96 / 100 - 1536 * kMiB);
   expect_left({"model.layers=16", "machine.dram=\"36 GiB\"", "machine.hbm=\"16 GiB\""}, 16 * kGiB * 99 / 100 - kGiB,
-              36 * kGiB * 97 / 100 - kGiB);
+              36 * kGiB * 96 / 100 - 1536 * kMiB);
 }
 
 TEST_F(SystemShare, IsWhatTheScenarioSays) {
