@@ -15,6 +15,7 @@ namespace penstock::sim {
 namespace {
 
 constexpr double kSecondsPerDay = 86400;
+constexpr double kSoonDays = 180;
 
 /// Drives are rated in them.
 std::string terabytes(double bytes) { return fmt::format("{:.3g} TB", bytes * 1e-12); }
@@ -83,6 +84,11 @@ double endurance_days(const DriveUse& use, const Nvme& drive, double step_second
   return per_day > 0 ? drive.endurance_bytes / per_day : 0;
 }
 
+bool wears_out_soon(const DriveUse& use, const Nvme& drive, double step_seconds) {
+  const double days = endurance_days(use, drive, step_seconds);
+  return days > 0 && days < kSoonDays;
+}
+
 std::string drive_text(const Schedule& schedule, const Nvme& drive, double step_seconds) {
   const DriveUse use = drive_use(schedule);
   if (use.kept.empty()) return "";
@@ -91,8 +97,14 @@ std::string drive_text(const Schedule& schedule, const Nvme& drive, double step_
                                  format_bytes(static_cast<double>(use.written_bytes)));
   if (const double day = written_bytes_per_day(use, step_seconds); day > 0)
     text += fmt::format(": {} a day", terabytes(day));
-  if (const double days = endurance_days(use, drive, step_seconds); days > 0)
+  if (const double days = endurance_days(use, drive, step_seconds); days > 0) {
     text += fmt::format(", {:.3g} days until the rated {}", days, terabytes(drive.endurance_bytes));
+    if (wears_out_soon(use, drive, step_seconds))
+      text += fmt::format(
+          "\nWEAR: {:.3g} days of training use up the drive's rated life; more host memory (machine.dram) "
+          "or more sequences per step spare it",
+          days);
+  }
   return text;
 }
 

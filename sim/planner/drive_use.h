@@ -22,8 +22,12 @@ double written_bytes_per_day(const DriveUse& use, double step_seconds);
 /// Until what is written reaches the drive's rated endurance; 0 where one of the two is not known.
 double endurance_days(const DriveUse& use, const Nvme& drive, double step_seconds);
 
+/// Whether that is within half a year.
+bool wears_out_soon(const DriveUse& use, const Nvme& drive, double step_seconds);
+
 /// "NVMe: keeps moments 33.80 MiB; a step reads 33.80 MiB and writes 33.80 MiB: 1.3 TB a day, 461 days until the rated
-/// 600 TB"; without days where step_seconds is 0. Empty if nothing is there.
+/// 600 TB"; without days where step_seconds is 0. A second line warns of a drive that is worn out within half a year.
+/// Empty if nothing is there.
 std::string drive_text(const Schedule& schedule, const Nvme& drive, double step_seconds);
 /// Puts "nvme" with the same, if anything is there.
 void put_drive(nlohmann::ordered_json& json, const Schedule& schedule, const Nvme& drive, double step_seconds);

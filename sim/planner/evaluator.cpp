@@ -6,6 +6,7 @@
 #include "shared/error.h"
 #include "sim/planner/parallel.h"
 #include "sim/planner/step_bound.h"
+#include "sim/planner/step_traffic.h"
 #include "sim/simulate.h"
 
 namespace penstock::sim {
@@ -53,6 +54,11 @@ std::optional<ArenaBytes> Evaluator::arenas(const Candidate& candidate, PolicyIn
 double Evaluator::bound(const Candidate& candidate, PolicyInput& input) const {
   apply(candidate, scenario_, input);
   return step_bound(input, scenario_.machine).seconds();
+}
+
+std::int64_t Evaluator::drive_writes(const Candidate& candidate, PolicyInput& input) const {
+  apply(candidate, scenario_, input);
+  return step_traffic(Plan(input)).nvme_write;
 }
 
 double Evaluator::shape_bound(const Candidate& shape, PolicyInput& input) const {

@@ -32,6 +32,8 @@ class Evaluator {
   /// Nothing if the parameters contradict each other.
   std::optional<ArenaBytes> arenas(const Candidate& candidate, PolicyInput& input) const;
   double bound(const Candidate& candidate, PolicyInput& input) const;
+  /// Bytes that a step of it writes to the drive.
+  std::int64_t drive_writes(const Candidate& candidate, PolicyInput& input) const;
   /// Of the shape under any residency that HBM could hold.
   double shape_bound(const Candidate& shape, PolicyInput& input) const;
 

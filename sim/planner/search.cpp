@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "shared/error.h"
+#include "sim/planner/drive_use.h"
 #include "sim/planner/evaluator.h"
 
 namespace penstock::sim {
@@ -222,7 +223,7 @@ class Search {
     if (options_.refine && !ranking_.empty()) refine();
     result_.complete = open >= best_seconds() * (1 - options_.tolerance) && !evaluator_.stopped();
     if (!result_.complete && open < kInfinity) result_.open_bound_seconds = open;
-    if (!ranking_.empty()) result_.best = {chosen()};
+    if (!ranking_.empty()) result_.best = {tiers_.nvme > 0 ? spare_drive(chosen()) : chosen()};
     if (options_.front && !ranking_.empty()) find_fronts();
     result_.evaluated = evaluator_.evaluated();
     result_.ops = evaluator_.ops();
@@ -248,6 +249,81 @@ class Search {
       if (entry.candidate.micro_batch > best.candidate.micro_batch) best = entry;
     }
     return best;
+  }
+
+  /// A plan and what a step of it writes to the drive.
+  struct OnDrive {
+    Evaluated entry;
+    std::int64_t writes = 0;
+  };
+
+  /// Where the fastest plan would soon wear out the drive: of what was seen, of all shapes and around the best of those
+  /// the plan that writes least to it, at most `drive_sparing` slower than the fastest.
+  Evaluated spare_drive(const Evaluated& fastest) {
+    const double limit = best_seconds() * (1 + options_.drive_sparing);
+    OnDrive least{fastest, with_writes({fastest}).front().writes};
+    if (options_.drive_sparing <= 0 ||
+        !wears_out_soon({"", 0, least.writes}, scenario_.machine.nvme, fastest.step_seconds))
+      return fastest;
+    evaluator_.allow(options_.most_ops / 5);
+    const std::vector<Evaluated> seen = ranking_;
+    spare({seen.begin(), std::upper_bound(seen.begin(), seen.end(), limit,
+                                          [](double most, const Evaluated& e) { return most < e.step_seconds; })},
+          limit, least);
+    for (std::size_t begin = 0; begin < shapes_.size() && shape_bounds_[begin] <= limit; begin += kRound) {
+      const std::size_t count = std::min(kRound, shapes_.size() - begin);
+      std::vector<Expansion> expansions(count);
+      evaluator_.parallel(count, [&](std::size_t i, PolicyInput& input) {
+        if (!evaluator_.stopped() && shape_bounds_[begin + i] <= limit)
+          expansions[i] = expand(shapes_[begin + i], tiers_, input);
+      });
+      std::vector<Evaluated> fitting;
+      for (const Expansion& expansion : expansions)
+        fitting.insert(fitting.end(), expansion.fitting.begin(), expansion.fitting.end());
+      spare(fitting, limit, least);
+    }
+    for (int move = 0; move < kMostMoves && spare(around(least.entry), limit, least);) ++move;
+    return least.entry;
+  }
+
+  std::vector<OnDrive> with_writes(const std::vector<Evaluated>& entries) {
+    std::vector<OnDrive> all(entries.size());
+    evaluator_.parallel(all.size(), [&](std::size_t i, PolicyInput& input) {
+      all[i] = {entries[i], evaluator_.drive_writes(entries[i].candidate, input)};
+    });
+    return all;
+  }
+
+  /// Takes the first, by what it writes, that is no slower than `limit` and writes less. Whether there was one.
+  bool spare(const std::vector<Evaluated>& entries, double limit, OnDrive& least) {
+    std::vector<OnDrive> all = with_writes(entries);
+    std::erase_if(all,
+                  [&](const OnDrive& one) { return one.writes >= least.writes || one.entry.bound_seconds > limit; });
+    std::stable_sort(all.begin(), all.end(), [](const OnDrive& a, const OnDrive& b) {
+      return std::pair(a.writes, a.entry.bound_seconds) < std::pair(b.writes, b.entry.bound_seconds);
+    });
+    for (std::size_t begin = 0; begin < all.size() && !evaluator_.exhausted(); begin += kBatch) {
+      std::vector<Evaluated> batch;
+      for (std::size_t i = begin; i < std::min(begin + kBatch, all.size()); ++i) batch.push_back(all[i].entry);
+      for (const Evaluated& entry : evaluator_.evaluate(batch)) {
+        if (entry.step_seconds > limit) continue;
+        least = with_writes({entry}).front();
+        return true;
+      }
+    }
+    return false;
+  }
+
+  /// The neighbours that fit, with their bounds.
+  std::vector<Evaluated> around(const Evaluated& at) {
+    const std::vector<Candidate> near = neighbours(at.candidate, scenario_);
+    std::vector<Evaluated> bounded(near.size());
+    evaluator_.parallel(near.size(), [&](std::size_t i, PolicyInput& input) {
+      const auto need = evaluator_.arenas(near[i], input);
+      if (need && fits(*need, tiers_)) bounded[i] = {near[i], 0, evaluator_.bound(near[i], input), *need, "search"};
+    });
+    std::erase_if(bounded, [](const Evaluated& entry) { return entry.bound_seconds <= 0; });
+    return bounded;
   }
 
   /// Without a drive those that keep nothing on one.
@@ -406,14 +482,9 @@ class Search {
 
   /// The neighbours that fit and may be faster, evaluated, best bound first, until no other can be the fastest.
   std::vector<Evaluated> look_around(const Evaluated& at) {
-    const std::vector<Candidate> near = neighbours(at.candidate, scenario_);
-    std::vector<Evaluated> bounded(near.size());
-    evaluator_.parallel(near.size(), [&](std::size_t i, PolicyInput& input) {
-      const auto need = evaluator_.arenas(near[i], input);
-      if (need && fits(*need, tiers_)) bounded[i] = {near[i], 0, evaluator_.bound(near[i], input), *need, "search"};
-    });
+    std::vector<Evaluated> bounded = around(at);
     std::erase_if(bounded, [&](const Evaluated& entry) {
-      return entry.bound_seconds <= 0 || entry.bound_seconds >= at.step_seconds * (1 - options_.tolerance / 4);
+      return entry.bound_seconds >= at.step_seconds * (1 - options_.tolerance / 4);
     });
     std::stable_sort(bounded.begin(), bounded.end(),
                      [](const Evaluated& a, const Evaluated& b) { return a.bound_seconds < b.bound_seconds; });

@@ -5,7 +5,9 @@
 // faster than the best so far, by more than `tolerance`, is not evaluated; once no shape can, the scan ends. Then a
 // local search in finer steps (neighbours of search_space.h) starts from the best few.
 //
-// NVMe is looked at only where nothing fits without: every step rewrites all that lies there, and drives wear.
+// NVMe is looked at only where nothing fits without: every step rewrites all that lies there, and drives wear. Where it
+// is needed, and the fastest plan would wear it out soon (drive_use.h), of the plans at most `drive_sparing` slower the
+// one is taken that writes least to it.
 //
 // Deterministic: rounds and batches have fixed sizes, decisions fall between them, and the budget is counted in ops,
 // not in seconds. So the plan is the same whatever the number of threads, unless `stop` or `deadline` cut it short.
@@ -44,7 +46,9 @@ struct SearchProgress {
 struct SearchOptions {
   int threads = 0;           // 0 = all cores
   double tolerance = 0.003;  // a plan this much faster may be missed
-  bool prune = true;         // false: evaluate everything that fits (for tests)
+  /// So much slower a plan may be for writing less to a drive that would soon be worn out; 0: the fastest.
+  double drive_sparing = 0.05;
+  bool prune = true;  // false: evaluate everything that fits (for tests)
   bool refine = true;
   bool presets = true;                 // start from the presets' schedules, under the scenario's numerics
   bool front = true;                   // also look for the best with less memory

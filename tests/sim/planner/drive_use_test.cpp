@@ -64,5 +64,15 @@ TEST(DriveUse, OfOneThatIsOnlyReadNoEndSaysItself) {
   EXPECT_FALSE(json["nvme"].contains("endurance_days"));
 }
 
+TEST(DriveUse, WarnsOfADriveThatIsWornOutWithinHalfAYear) {
+  const double day = 16384.0 * 43200;
+  const auto warned = [&](double days) {
+    return drive_text(step_over_a_drive(), rated(day * days), 2).find("WEAR: ") != std::string::npos;
+  };
+  EXPECT_TRUE(warned(179));
+  EXPECT_FALSE(warned(181));
+  EXPECT_FALSE(warned(0));  // not known
+}
+
 }  // namespace
 }  // namespace penstock::sim

@@ -8,6 +8,7 @@
 
 #include "shared/error.h"
 #include "shared/ir/checker.h"
+#include "sim/planner/drive_use.h"
 #include "sim/simulate.h"
 #include "tests/sim/planner/small_scenario.h"
 
@@ -158,6 +159,31 @@ TEST(Search, SparesTheDriveWhereItIsNotNeeded) {
   const SearchResult with = search(scenario, default_space(scenario), options);
   EXPECT_EQ(with.best.front().step_seconds, without.best.front().step_seconds);
   EXPECT_EQ(with.best.front().arenas.nvme, 0);
+}
+
+TEST(Search, WritesLessToADriveThatWouldSoonBeWornOut) {
+  Scenario scenario = test::small_scenario(small::llama());
+  scenario.machine.dram_bytes = 2'200'000;
+  scenario.machine.gpu.hbm_bytes = (64 << 20) + 1'300'000;
+  scenario.machine.nvme = {1 << 24, 1e9, 1e9, 1e-6};
+  const auto planned = [&](double endurance_bytes, double sparing) {
+    scenario.machine.nvme.endurance_bytes = endurance_bytes;
+    SearchOptions options;
+    options.front = false;
+    options.drive_sparing = sparing;
+    return search(scenario, default_space(scenario), options).best.front();
+  };
+  const auto writes = [&](const Evaluated& plan) {
+    PolicyInput input = scenario.policy_input();
+    apply(plan.candidate, scenario, input);
+    return drive_use(make_schedule(input)).written_bytes;
+  };
+  const Evaluated fastest = planned(1e9, 0), spared = planned(1e9, 0.5);
+  EXPECT_LT(writes(spared), writes(fastest));
+  EXPECT_GT(writes(spared), 0);
+  EXPECT_LE(spared.step_seconds, fastest.step_seconds * 1.5);
+  for (const double lasting : {0.0, 1e20})  // not known, or years
+    EXPECT_EQ(planned(lasting, 0.5).step_seconds, fastest.step_seconds);
 }
 
 /// Ascending memory of one tier, descending time, the plan at its end, and each entry what the simulator says of it.
