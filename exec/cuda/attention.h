@@ -23,11 +23,12 @@ namespace penstock::exec {
 
 /// Of a chunk (AttentionSpec::is_chunk): keys and values of its sequence so far, its own among them, [keys(), 2 kv_heads
 /// head_dim], instead of those in qkv; and for backward the sum of their gradient, to which it is added or, where the
-/// chunk is the sequence's last, which it overwrites.
+/// chunk is the sequence's last, which it overwrites, and its queries, where they were kept without the rest of qkv.
 struct ChunkKeys {
   const std::uint16_t* kv = nullptr;
   float* gradient = nullptr;
   bool adds = false;
+  const std::uint16_t* queries = nullptr;  // [tokens, heads head_dim]; nullptr: in qkv
 };
 
 struct AttentionBackward {

@@ -39,6 +39,7 @@ void check_graph(fe::error_t error, const char* what, int line) {
 struct Call {
   std::int64_t sequences, heads, kv_heads, keys;
   bool causal = true;
+  bool queries_apart = false;  // dense, not among keys and values
 
   auto operator<=>(const Call&) const = default;
 };
@@ -86,7 +87,8 @@ class GraphBuilder {
       tensor->set_dim({call_.sequences, heads, whole_.length, 1});
       tensor->set_stride({whole_.heads * whole_.length, whole_.length, 1, 1});
     } else {
-      const std::int64_t row = packed ? whole_.columns() : whole_.heads * d;
+      const bool dense = !packed || (uid == kQ && call_.queries_apart);
+      const std::int64_t row = dense ? whole_.heads * d : whole_.columns();
       tensor->set_data_type(fe::DataType_t::BFLOAT16);
       tensor->set_dim({call_.sequences, heads, whole_.length, d});
       tensor->set_stride({whole_.length * row, d, row, 1});
@@ -265,7 +267,9 @@ void Attention::backward_of_chunk(const AttentionSpec& shape, const AttentionBac
   auto* const d_value = d_key + parts;
   const LibraryWorkspace rest{workspace.data, workspace.bytes - 4 * sums - 4 * parts};
   const int kind = deterministic ? 2 : 1;
-  const Call own_keys{1, heads, groups, n, true}, earlier_keys{1, heads, groups, piece.keys, false};
+  const bool apart = t.keys.queries != nullptr;
+  auto* const queries = const_cast<std::uint16_t*>(apart ? t.keys.queries : t.qkv);
+  const Call own_keys{1, heads, groups, n, true, apart}, earlier_keys{1, heads, groups, piece.keys, false, apart};
   if (!plans_->takes(shape, own_keys, kind, rest) ||
       (shape.past > 0 && !plans_->takes(shape, earlier_keys, kind, rest)))
     return own_attention_backward(shape, t, stream);
@@ -275,7 +279,7 @@ void Attention::backward_of_chunk(const AttentionSpec& shape, const AttentionBac
       const bool own = begin == shape.past;
       const std::int64_t keys = own ? n : piece.keys;
       auto* const kv = const_cast<std::uint16_t*>(t.keys.kv) + begin * kv_row + g * d;
-      std::unordered_map<std::int64_t, void*> pointers{{kQ, const_cast<std::uint16_t*>(t.qkv) + q},
+      std::unordered_map<std::int64_t, void*> pointers{{kQ, queries + q},
                                                        {kK, kv},
                                                        {kV, kv + shape.kv_heads * d},
                                                        {kO, const_cast<std::uint16_t*>(t.context) + q},

@@ -31,6 +31,13 @@ struct Shape {
   }
 };
 
+/// Where backward finds a query: in qkv, or apart.
+__device__ const std::uint16_t* query_at(const Shape& shape, const AttentionBackward& t, int sequence, int position,
+                                         int head) {
+  return t.keys.queries != nullptr ? t.keys.queries + shape.context(sequence, position, head)
+                                   : t.qkv + shape.packed(sequence, position, head);
+}
+
 /// Where keys and values are: in qkv, or apart where the queries are a chunk's. A key's place is counted in its row.
 struct Keys {
   const std::uint16_t* first;
@@ -130,7 +137,7 @@ __global__ void query_gradient_kernel(Shape shape, Keys keys, AttentionBackward 
   const int thread = static_cast<int>(threadIdx.x);
   const std::int64_t at = shape.context(sequence, query, head);
   for (int c = thread; c < shape.dim; c += kThreads) {
-    q[c] = widen(t.qkv[shape.packed(sequence, query, head) + c]);
+    q[c] = widen(query_at(shape, t, sequence, query, head)[c]);
     d_context[c] = widen(t.d_context[at + c]);
     sum[c] = 0;
   }
@@ -184,7 +191,7 @@ __global__ void key_gradient_kernel(Shape shape, Keys keys, AttentionBackward t)
       float w = 0, d = 0;
       if (query < end) {
         const std::uint16_t* d_context = t.d_context + shape.context(sequence, query, head);
-        const float score = dot(k, t.qkv + shape.packed(sequence, query, head), shape.dim) * shape.scale;
+        const float score = dot(k, query_at(shape, t, sequence, query, head), shape.dim) * shape.scale;
         const float delta = dot(d_context, t.context + shape.context(sequence, query, head), shape.dim);
         w = expf(score - t.lse[shape.row(sequence, head, query)]);
         d = w * (dot(v, d_context, shape.dim) - delta) * shape.scale;
@@ -195,7 +202,7 @@ __global__ void key_gradient_kernel(Shape shape, Keys keys, AttentionBackward t)
       for (int c = thread; c < shape.dim; c += kThreads) {
         float k_part = 0, v_part = 0;
         for (int i = 0; i < count; ++i) {
-          k_part = fmaf(d_score[i], widen(t.qkv[shape.packed(sequence, base + i, head) + c]), k_part);
+          k_part = fmaf(d_score[i], widen(query_at(shape, t, sequence, base + i, head)[c]), k_part);
           v_part = fmaf(weight[i], widen(t.d_context[shape.context(sequence, base + i, head) + c]), v_part);
         }
         d_k[c] += k_part;

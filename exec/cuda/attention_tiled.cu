@@ -40,6 +40,17 @@ struct Shape {
   }
 };
 
+/// Where backward finds the queries of a head, from the sequence's first on: in qkv, or apart.
+struct Queries {
+  const std::uint16_t* first;
+  std::int64_t row;  // elements from one to the next
+
+  __device__ Queries(const Shape& shape, const AttentionBackward& t, int sequence, int head)
+      : first(t.keys.queries != nullptr ? t.keys.queries + shape.context(sequence, 0, head)
+                                        : t.qkv + shape.packed(sequence, 0, head)),
+        row(t.keys.queries != nullptr ? shape.context_row() : shape.columns()) {}
+};
+
 /// Where keys and values are: in qkv, or apart where the queries are a chunk's. A key's place is counted in its row.
 struct Keys {
   const std::uint16_t* first;
@@ -404,10 +415,11 @@ __global__ void __launch_bounds__(kThreads, 2) key_gradient_kernel(Shape shape, 
   const float scale = shape.scale * kLog2E;
   float d_k[D / 8][4] = {}, d_v[D / 8][4] = {};
   const int first = max(tile * kRows - shape.past, 0) / kRows, tiles = visible_keys.end_of_tiles(tile);
-  for (int head = group * ratio; head < (group + 1) * ratio; ++head)
+  for (int head = group * ratio; head < (group + 1) * ratio; ++head) {
+    const Queries of_head(shape, t, sequence, head);
     for (int queries = first; queries < tiles; ++queries) {
       __syncthreads();  // the tiles of the turn before are read
-      begin_load<D>(q, t.qkv + shape.packed(sequence, 0, head), row, queries * kRows, shape.length, shape.dim);
+      begin_load<D>(q, of_head.first, of_head.row, queries * kRows, shape.length, shape.dim);
       begin_load<D>(d_context, t.d_context + shape.context(sequence, 0, head), shape.context_row(), queries * kRows,
                     shape.length, shape.dim);
       if (threadIdx.x < kRows) {
@@ -437,6 +449,7 @@ __global__ void __launch_bounds__(kThreads, 2) key_gradient_kernel(Shape shape, 
         for (int e = 0; e < 4; ++e) d_scores[n][e] = weights[n][e] * (d_scores[n][e] - delta[entry_column(n, e)]);
       add_product<D>(d_k, d_scores, q);
     }
+  }
   if (t.keys.gradient != nullptr) {
     const std::int64_t values = static_cast<std::int64_t>(shape.kv_heads) * shape.dim;
     float* const apart = t.keys.gradient + static_cast<std::int64_t>(group) * shape.dim;
@@ -464,7 +477,8 @@ __global__ void __launch_bounds__(kThreads, 2) query_gradient_kernel(Shape shape
   const auto load = [&](Tile<D> to, const std::uint16_t* from, int index) {
     begin_load<D>(to, from, all_keys.row, index * kRows, shape.keys(), shape.dim);
   };
-  begin_load<D>(q, t.qkv + shape.packed(sequence, 0, head), row, tile * kRows, shape.length, shape.dim);
+  const Queries queries(shape, t, sequence, head);
+  begin_load<D>(q, queries.first, queries.row, tile * kRows, shape.length, shape.dim);
   begin_load<D>(d_context, t.d_context + shape.context(sequence, 0, head), shape.context_row(), tile * kRows,
                 shape.length, shape.dim);
   const Visible<kHides> visible_keys(shape, t.document_starts, sequence);

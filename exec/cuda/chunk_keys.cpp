@@ -8,7 +8,7 @@
 
 namespace penstock::exec {
 
-void hand_on_keys(const std::uint16_t* from, std::int64_t stride, std::uint16_t* to, std::int64_t columns,
+void copy_columns(const std::uint16_t* from, std::int64_t stride, std::uint16_t* to, std::int64_t columns,
                   std::int64_t rows, Stream stream) {
   const auto bytes = static_cast<std::size_t>(2 * columns);
   PENSTOCK_CUDA(cudaMemcpy2DAsync(to, bytes, from, static_cast<std::size_t>(2 * stride), bytes,

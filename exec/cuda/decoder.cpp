@@ -66,9 +66,11 @@ class DecoderOp {
   }
   void mark(KernelId kernel) const { libraries_.mark(kernel, stream_); }
   void norm(KernelId kernel, const std::uint16_t* x, std::int64_t weight_offset);
+  /// nullptr unless kept without the rest of qkv.
+  std::uint16_t* queries() const { return reinterpret_cast<std::uint16_t*>(regions_.find(Activation::queries)); }
   ChunkKeys keys() const {
     return {op_.get<TemplateOperand::kv>(), reinterpret_cast<float*>(op_.get<TemplateOperand::kv_gradient>()),
-            op_.adds_keys};
+            op_.adds_keys, queries()};
   }
   void make_qkv();
   void hand_on_keys();
@@ -119,12 +121,15 @@ void DecoderOp::make_qkv() {
   mark(model_.config.qk_norm ? KernelId::qk_norm_and_rotary : KernelId::rotary);
 }
 
-/// Keys and values of the chunk, behind those of the chunks before it.
+/// Keys and values of the chunk, behind those of the chunks before it; and its queries, where those alone are kept.
 void DecoderOp::hand_on_keys() {
-  penstock::exec::hand_on_keys(at(Activation::qkv) + model_.query_columns(), model_.qkv_columns(),
-                               op_.get<TemplateOperand::kv>() + kv_elements(model_, op_.batch.past),
-                               kv_elements(model_, 1), tokens_, stream_);
+  copy_columns(at(Activation::qkv) + model_.query_columns(), model_.qkv_columns(),
+               op_.get<TemplateOperand::kv>() + kv_elements(model_, op_.batch.past), kv_elements(model_, 1), tokens_,
+               stream_);
   mark(KernelId::keys_and_values);
+  if (queries() == nullptr) return;
+  copy_columns(at(Activation::qkv), model_.qkv_columns(), queries(), model_.query_columns(), tokens_, stream_);
+  mark(KernelId::queries);
 }
 
 void DecoderOp::make_middle() {
@@ -215,7 +220,7 @@ void DecoderOp::backward_attention() {
                         at(Activation::d_attention), tokens_, hidden_, columns, library_, stream_);
   mark(KernelId::attention_output_input_gradient);
   const AttentionBackward tensors{document_starts(),
-                                  at(Activation::qkv),
+                                  queries() == nullptr ? at(Activation::qkv) : nullptr,
                                   at(Activation::attention),
                                   regions_.at<float>(Activation::lse),
                                   at(Activation::d_attention),

@@ -252,7 +252,9 @@ void attention_backward(const AttentionSpec& spec, const std::int32_t* document_
         const Real* const head_lse = lse + (sequence * spec.heads + head) * length;
         for (std::int64_t begin = 0; begin < length; begin += kQueryBlock) {
           const std::int64_t rows = std::min(kQueryBlock, length - begin);
-          widen_rows<Storage>(in.query(qkv, head), begin, Matrix<Real>(blocks.query, rows, dim));
+          widen_rows<Storage>(
+              chunk_keys.queries != nullptr ? in.context(chunk_keys.queries, head) : in.query(qkv, head), begin,
+              Matrix<Real>(blocks.query, rows, dim));
           widen_rows<Storage>(in.context(context, head), begin, Matrix<Real>(blocks.context, rows, dim));
           widen_rows<Storage>(in.context(d_context, head), begin, Matrix<Real>(blocks.d_context, rows, dim));
           backward_block(visible, blocks, begin, rows, scale, head_lse);

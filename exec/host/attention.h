@@ -12,12 +12,13 @@ namespace penstock::exec {
 
 /// Of a chunk: keys and values of its sequence so far, its own among them, [AttentionSpec::keys(), 2 kv_heads head_dim],
 /// instead of those in qkv; and for backward the sum of their gradient, to which it is added or, where the chunk is the
-/// sequence's last, which it overwrites.
+/// sequence's last, which it overwrites, and its queries, where they were kept without the rest of qkv.
 template <class Storage>
 struct ChunkKeys {
   const typename Storage::Element* kv = nullptr;
   typename Storage::Real* gradient = nullptr;
   bool adds = false;
+  const typename Storage::Element* queries = nullptr;  // [tokens, query_columns]; nullptr: in qkv
 };
 
 /// `document_starts` [sequences, sequence_length]: the place in the row where each place's document begins, ascending;

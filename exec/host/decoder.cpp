@@ -63,7 +63,8 @@ class DecoderOp {
     return backward ? KernelId::attention_backward : KernelId::attention;
   }
   ChunkKeys<Storage> keys() const {
-    return {at(TemplateOperand::kv), op_.template at<Real>(TemplateOperand::kv_gradient), op_.adds_keys};
+    return {at(TemplateOperand::kv), op_.template at<Real>(TemplateOperand::kv_gradient), op_.adds_keys,
+            at(Activation::queries)};
   }
   bool is_experts() const { return op_.kind == LayerKind::experts; }
   /// middle -> normed
@@ -73,6 +74,7 @@ class DecoderOp {
   }
   void make_qkv() const;
   void hand_on_keys() const;
+  void copy_columns(std::int64_t begin, std::int64_t columns, Element* to) const;
   void make_middle() const;
   void make_mlp(const DecoderProducts& makes) const;
   void make_gate_up(Matrix<Real> gate_up_weights, std::int64_t begin, std::int64_t rows) const;
@@ -138,15 +140,22 @@ void DecoderOp<Storage>::make_qkv() const {
   mark(rotary_kernel(false));
 }
 
-/// Keys and values of the chunk, behind those of the chunks before it.
+/// Keys and values of the chunk, behind those of the chunks before it; and its queries, where those alone are kept.
 template <class Storage>
 void DecoderOp<Storage>::hand_on_keys() const {
   const std::int64_t columns = 2 * model_.key_columns();
-  Element* const own = at(TemplateOperand::kv) + batch_.past * columns;
-  for (std::int64_t token = 0; token < tokens_; ++token)
-    std::copy_n(at(Activation::qkv) + token * model_.qkv_columns() + model_.query_columns(), columns,
-                own + token * columns);
+  copy_columns(model_.query_columns(), columns, at(TemplateOperand::kv) + batch_.past * columns);
   mark(KernelId::keys_and_values);
+  if (at(Activation::queries) == nullptr) return;
+  copy_columns(0, model_.query_columns(), at(Activation::queries));
+  mark(KernelId::queries);
+}
+
+/// Of all rows of qkv, to where they lie dense.
+template <class Storage>
+void DecoderOp<Storage>::copy_columns(std::int64_t begin, std::int64_t columns, Element* to) const {
+  for (std::int64_t token = 0; token < tokens_; ++token)
+    std::copy_n(at(Activation::qkv) + token * model_.qkv_columns() + begin, columns, to + token * columns);
 }
 
 template <class Storage>

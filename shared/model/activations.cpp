@@ -34,6 +34,11 @@ class RegionBuilder {
 
 bool is_kept(const SavedActivation& saved, Keep keep) { return keep >= saved.kept_from; }
 
+/// Keys and values of a chunk wait for its later chunks anyhow, so that of qkv its queries are left to be kept.
+bool keeps_queries_alone(const SavedActivation& saved, BatchShape batch) {
+  return saved.activation == Activation::qkv && batch.is_cut();
+}
+
 void add_saved(RegionBuilder& builder, const Model& model, LayerKind kind, const SavedActivation& saved,
                BatchShape batch, std::int64_t mlp_tokens) {
   if (const std::int64_t bytes = saved.bytes(model, kind, batch, mlp_tokens); bytes > 0)
@@ -66,7 +71,7 @@ void add_decoder_fields(RegionBuilder& builder, const Model& model, LayerKind ki
   const auto [chunk, intermediate] = mlp_shape(model.config, kind, chunk_tokens);
   const auto add_unkept = [&](bool by_attention) {
     for (const SavedActivation& saved : kSavedActivations)
-      if (!is_kept(saved, options.keep) && saved.by_attention == by_attention)
+      if ((!is_kept(saved, options.keep) || keeps_queries_alone(saved, batch)) && saved.by_attention == by_attention)
         add_saved(builder, model, kind, saved, batch, chunk_tokens);
   };
   if (pass == Pass::forward) add_unkept(true);
@@ -141,8 +146,13 @@ bool mlp_recomputed_in_backward(BatchShape batch, const LayoutOptions& options) 
 Region kept_region(const Model& model, LayerKind kind, BatchShape batch, const LayoutOptions& options) {
   RegionBuilder builder;
   if (is_decoder(kind))
-    for (const SavedActivation& saved : kSavedActivations)
-      if (is_kept(saved, options.keep)) add_saved(builder, model, kind, saved, batch, batch.tokens());
+    for (const SavedActivation& saved : kSavedActivations) {
+      if (!is_kept(saved, options.keep)) continue;
+      if (keeps_queries_alone(saved, batch))
+        builder.add(Activation::queries, batch.tokens() * model.query_columns() * kBf16);
+      else
+        add_saved(builder, model, kind, saved, batch, batch.tokens());
+    }
   return builder.take();
 }
 

@@ -106,6 +106,7 @@ enum class Activation {
   // decoder, saved for backward
   qk_raw,     // [tokens, (heads + kv_heads) head_dim] bf16: q, k before QK norm; only with qk_norm
   qkv,        // [tokens, qkv_columns] bf16, after norm and rotary
+  queries,    // [tokens, query_columns] bf16: of a chunk what is kept of qkv; keys and values are its `kv`, once
   attention,  // [tokens, query_columns] bf16: context
   lse,        // [sequences, heads, sequence_length] fp32: log of the softmax denominator, natural log
   middle,     // [tokens, hidden] bf16: input + attention output projection
@@ -168,7 +169,7 @@ constexpr MlpShape mlp_shape(const ModelConfig& config, LayerKind kind, std::int
 }
 
 /// In the order in which forward makes them. attention + lse spare the recompute the attention itself, middle its
-/// output projection.
+/// output projection. Of a chunk's qkv the queries alone are kept.
 inline constexpr SavedActivation kSavedActivations[] = {
     {Activation::qk_raw, Keep::everything, true,
      [](const Model& m, LayerKind, BatchShape batch, std::int64_t) {

@@ -14,7 +14,7 @@ static_assert(
     [] {
       for (std::size_t i = 0; i < kKernelNames.size(); ++i)
         if (static_cast<std::size_t>(kKernelNames[i].kernel) != i) return false;
-      return kKernelNames.size() == static_cast<std::size_t>(KernelId::chunk_attention_backward) + 1;
+      return kKernelNames.size() == static_cast<std::size_t>(KernelId::queries) + 1;
     }(),
     "kKernelNames is in the order of KernelId");
 
@@ -42,6 +42,8 @@ bool has_part(const PassOptions& o, Part part) {
     case Part::embedding_gradient: return o.kind == LayerKind::embedding && backward;
     case Part::make_qkv: return decoder(makes && !everything);
     case Part::hand_on_keys: return decoder(o.pass == Pass::forward && o.batch.is_cut());
+    case Part::keep_queries:
+      return decoder(o.pass == Pass::forward && o.batch.is_cut() && o.layout.keep == Keep::everything);
     case Part::make_context: return decoder(makes && (!recompute || o.layout.keep < Keep::input_context));
     case Part::make_middle: return decoder(makes && (!recompute || o.layout.keep < Keep::input_attention));
     case Part::make_gate_up: return decoder(gate_up);

@@ -88,6 +88,7 @@ enum class KernelId : std::uint8_t {
   keys_and_values,
   chunk_attention,
   chunk_attention_backward,
+  queries,
 };
 
 struct KernelName {
@@ -157,6 +158,7 @@ inline constexpr std::array kKernelNames{
     KernelName{KernelId::keys_and_values, "keys and values"},
     KernelName{KernelId::chunk_attention, "chunk attention"},
     KernelName{KernelId::chunk_attention_backward, "chunk attention backward"},
+    KernelName{KernelId::queries, "queries"},
 };
 
 constexpr std::string_view kernel_name(KernelId kernel) { return kKernelNames[static_cast<std::size_t>(kernel)].name; }
@@ -172,6 +174,7 @@ enum class Part {
   embedding_gradient,
   make_qkv,
   hand_on_keys,   // to the chunks behind
+  keep_queries,   // apart from the keys and values that were handed on
   make_context,   // attention
   make_middle,    // its output projection
   make_gate_up,   // the norm before the MLP
@@ -286,6 +289,7 @@ inline constexpr auto kTemplateKernels = [] {
       elementwise(
           Part::make_qkv, qk_norm_and_rotary, [](const S& s) { return 6 * s.rows * (s.query + s.key); }, has_norm),
       elementwise(Part::hand_on_keys, keys_and_values, [](const S& s) { return 8 * s.rows * s.key; }),
+      elementwise(Part::keep_queries, queries, [](const S& s) { return 4 * s.rows * s.query; }),
       attends(Part::make_context, attention, KernelKind::attention_forward, windows),
       attends(Part::make_context, packed_attention, KernelKind::attention_forward, packed),
       attends(Part::make_context, chunk_attention, KernelKind::attention_forward, cut),

@@ -261,8 +261,9 @@ TEST_F(PackedAttention, OfADocumentIsItsOwn) {
 struct CutProblem {
   Problem& whole;
   BatchShape sequence;
-  DeviceMemory kv, kv_gradient;
+  DeviceMemory kv, kv_gradient, dense_queries;
   std::vector<DeviceMemory> lse;
+  bool queries_apart = false;  // backward finds them dense
 
   CutProblem(Problem& problem, std::int64_t chunk_tokens)
       : whole(problem), sequence{1, problem.shape.length}, kv_gradient(4 * values()) {
@@ -270,11 +271,14 @@ struct CutProblem {
     sequence.chunk_tokens = chunk_tokens;
     const AttentionSpec& s = problem.shape;
     const auto qkv = to_host<std::uint16_t>(problem.qkv, s.tokens() * s.columns());
-    std::vector<std::uint16_t> keys;
-    for (std::int64_t token = 0; token < s.length; ++token)
-      keys.insert(keys.end(), qkv.begin() + token * s.columns() + s.context_columns(),
-                  qkv.begin() + (token + 1) * s.columns());
+    std::vector<std::uint16_t> keys, queries;
+    for (std::int64_t token = 0; token < s.length; ++token) {
+      const auto row = qkv.begin() + token * s.columns();
+      queries.insert(queries.end(), row, row + s.context_columns());
+      keys.insert(keys.end(), row + s.context_columns(), row + s.columns());
+    }
     kv = to_device(keys);
+    dense_queries = to_device(queries);
     kv_gradient.fill(0xFF);
     for (int chunk = 0; chunk < chunk_count(sequence); ++chunk) lse.emplace_back(4 * s.heads * shape(chunk).length);
   }
@@ -282,7 +286,10 @@ struct CutProblem {
   BatchShape batch(int chunk) const { return chunk_of(sequence, chunk); }
   AttentionSpec shape(int chunk) const { return attention_spec(model_of(whole.shape).config, batch(chunk), 0); }
   ChunkKeys keys(int chunk) const {
-    return {kv.as<std::uint16_t>(), kv_gradient.as<float>(), chunk + 1 < chunk_count(sequence)};
+    const std::uint16_t* const own =
+        dense_queries.as<std::uint16_t>() + batch(chunk).past * whole.shape.context_columns();
+    return {kv.as<std::uint16_t>(), kv_gradient.as<float>(), chunk + 1 < chunk_count(sequence),
+            queries_apart ? own : nullptr};
   }
   const std::uint16_t* queries(int chunk) const {
     return whole.qkv.as<std::uint16_t>() + batch(chunk).past * whole.shape.columns();
@@ -293,7 +300,7 @@ struct CutProblem {
   AttentionBackward tensors(int chunk) const {
     const std::int64_t past = batch(chunk).past, columns = whole.shape.context_columns();
     return {whole.starts(),
-            queries(chunk),
+            queries_apart ? nullptr : queries(chunk),
             context(chunk),
             lse[static_cast<std::size_t>(chunk)].as<float>(),
             whole.d_context.as<std::uint16_t>() + past * columns,
@@ -312,7 +319,8 @@ struct CutProblem {
 using ChunkAttention = GpuTest;
 
 /// Plain kernels, tiles and whatever the library takes, against the uncut sequence: chunks that do not divide the
-/// length, that are no multiple of a tile, one token beyond a chunk, chunks for the library, documents across them.
+/// length, that are no multiple of a tile, one token beyond a chunk, chunks for the library, documents across them. The
+/// bits are the same where backward finds the queries apart.
 TEST_F(ChunkAttention, IsThatOfTheUncutSequenceAndRepeatsItsBits) {
   struct Cut {
     AttentionSpec shape;
@@ -339,8 +347,9 @@ TEST_F(ChunkAttention, IsThatOfTheUncutSequenceAndRepeatsItsBits) {
       const std::string name = who;
       if (name == "tiles" && !attention_tiles(cut.shape)) continue;
       std::vector<std::uint16_t> first_context, first_gradient;
-      for (int turn = 0; turn < 2; ++turn) {
+      for (int turn = 0; turn < 3; ++turn) {
         problem.poison();
+        chunks.queries_apart = turn == 2;
         chunks.run(
             [&](const AttentionSpec& shape, const std::int32_t* starts, const std::uint16_t* qkv, const ChunkKeys& keys,
                 std::uint16_t* to, float* lse) {

@@ -46,7 +46,7 @@ GradientTarget gradient_at(const TemplateBinding& binding, std::int64_t offset) 
       offset);
 }
 void clear_gradient_padding(const TemplateBinding&, Stream) {}
-void hand_on_keys(const std::uint16_t*, std::int64_t, std::uint16_t*, std::int64_t, std::int64_t, Stream) {}
+void copy_columns(const std::uint16_t*, std::int64_t, std::uint16_t*, std::int64_t, std::int64_t, Stream) {}
 
 void rms_norm_forward(const std::uint16_t*, const std::uint16_t*, std::uint16_t*, std::int64_t, std::int64_t, float,
                       Stream) {}

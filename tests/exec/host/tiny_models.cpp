@@ -93,7 +93,8 @@ class DoublePass {
         boundary_(model.layers.size() + 1) {
     for (const LayerKind kind : {LayerKind::decoder, LayerKind::experts}) {
       const auto at = static_cast<std::size_t>(kind);
-      scratch_[at].add(workspace_region(model, kind, Pass::backward, batch, {Keep::everything, {}, 0}));
+      for (const Pass pass : {Pass::forward, Pass::backward})
+        scratch_[at].add(workspace_region(model, kind, pass, batch, {Keep::everything, {}, 0}));
       for (const SavedActivation& saved : kSavedActivations)
         if (saved.by_mlp) made_again_[at].add(saved.activation, saved.bytes(model, kind, batch, batch.tokens()));
     }

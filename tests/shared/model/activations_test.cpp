@@ -60,6 +60,23 @@ TEST(Activations, KeptAndRecomputedTogetherAreWhatBackwardReads) {
   for (const Keep keep : kKeeps) EXPECT_EQ(kept(keep) + recomputed(keep), all);
 }
 
+/// They wait for its later chunks as `kv`: 64 columns of 128 here. The other levels make them again with the queries.
+TEST(Activations, KeysAndValuesOfAChunkAreKeptOnce) {
+  BatchShape chunk{1, 64};
+  chunk.chunk_tokens = 64;
+  const auto region = [&](auto make, Keep keep) { return make(model(), LayerKind::decoder, chunk, options(keep)); };
+  const Region kept = region(kept_region, Keep::everything);
+  EXPECT_EQ(kept.bytes, kQkv / 2 + kAttention + kLse + kMiddle + kGateUp);
+  EXPECT_EQ(kept.find(Activation::queries)->bytes, kQkv / 2);
+  EXPECT_EQ(kept.find(Activation::qkv), nullptr);
+  for (const Keep keep : {Keep::input, Keep::input_context, Keep::input_attention}) {
+    EXPECT_EQ(region(recomputed_region, keep).find(Activation::qkv)->bytes, kQkv);
+    EXPECT_EQ(region(recomputed_region, keep).find(Activation::queries), nullptr);
+  }
+  const Region scratch = workspace_region(model(), LayerKind::decoder, Pass::forward, chunk, options(Keep::everything));
+  EXPECT_EQ(scratch.find(Activation::qkv)->bytes, kQkv);  // before it is split
+}
+
 TEST(Activations, AChunkedMlpLeavesGateUpToBackward) {
   EXPECT_EQ(recomputed(Keep::input, 16), kQkv + kAttention + kLse + kMiddle);
   EXPECT_TRUE(mlp_recomputed_in_backward(kBatch, options(Keep::input, 16)));
