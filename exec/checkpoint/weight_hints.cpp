@@ -201,6 +201,17 @@ std::string about_experts(std::int64_t found, const ModelConfig& config) {
                      config.experts.count);
 }
 
+/// All experts of a layer as one tensor, where the layer has experts: then each of them stands there by itself too.
+bool are_twice(std::string_view name, const ModelConfig& config) {
+  constexpr std::string_view kLayers = "layers.";
+  const std::size_t at = name.find(kLayers);
+  std::int64_t layer = -1;
+  if (at != std::string_view::npos)
+    std::from_chars(name.data() + at + kLayers.size(), name.data() + name.size(), layer);
+  const bool is_packed = name.ends_with(".experts.gate_up_proj") || name.ends_with(".experts.down_proj");
+  return is_packed && layer >= 0 && decoder_kind(config, layer) == LayerKind::experts;
+}
+
 }  // namespace
 
 std::int64_t decoder_layers_of(std::span<const std::string> names) { return one_more_than_largest(names, "layers."); }
@@ -212,6 +223,8 @@ std::string why_unused(std::span<const std::string> unused, const ModelConfig& c
     return about_layers(layers, config);
   if (const std::int64_t experts = experts_of(unused); experts > config.experts.count && config.experts.count > 0)
     return about_experts(experts, config);
+  if (std::any_of(unused.begin(), unused.end(), [&](const std::string& name) { return are_twice(name, config); }))
+    return "the experts of a layer stand there twice, as one tensor and one by one; keep one of the two";
   if (config.experts.count > 0 && any_has(unused, ".experts."))
     return "these layers are dense by config.json (mlp_only_layers, decoder_sparse_step); take the config.json that "
            "belongs to the weights";

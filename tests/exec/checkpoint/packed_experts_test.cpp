@@ -99,6 +99,9 @@ TEST(PackedExperts, WhatIsMissingOrTooMuchIsRefused) {
   tensors = published_tensors(model);
   tensors["model.layers.0.mlp.experts.0.down_proj.weight"] = zeros("F32", {16, 12}, 4);
   EXPECT_MENTIONS(error_of(model, tensors), "these layers are dense by config.json");
+  tensors = published_tensors(model);
+  tensors["model.layers.1.mlp.experts.down_proj"] = zeros("F32", {3, 16, 12}, 4);
+  EXPECT_MENTIONS(error_of(model, tensors), "stand there twice, as one tensor and one by one; keep one of the two");
   tensors = packed(model);
   tensors["model.layers.1.mlp.experts.down_proj"] = zeros("F32", {4, 16, 12}, 4);
   EXPECT_MENTIONS(error_of(model, tensors), "has shape [4, 16, 12], experts needs [3, 16, 12]");
