@@ -9,6 +9,7 @@
 #include <limits>
 #include <optional>
 #include <sstream>
+#include <vector>
 
 #include "shared/error.h"
 #include "shared/units.h"
@@ -38,19 +39,22 @@ std::int64_t read_field(const fs::path& path, const std::string& key) {
   return 0;
 }
 
-/// Path of this process's group below the controller's mount; version 2 has the line "0::/path".
-fs::path own_group(const fs::path& root, const std::string& prefix) {
+/// Path of this process's group below the controller's mount, from lines "4:cpu,cpuacct:/path"; version 2 has "0::/path".
+fs::path own_group(const fs::path& root, const std::string& controller) {
   std::ifstream file(root / "proc/self/cgroup");
   std::string line;
   while (std::getline(file, line)) {
-    const std::size_t at = line.find(prefix);
-    if (at != std::string::npos) return fs::path(line.substr(at + prefix.size())).relative_path();
+    const std::size_t first = line.find(':'), second = line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string controllers = fmt::format(",{},", line.substr(first + 1, second - first - 1));
+    if (controllers.find(fmt::format(",{},", controller)) != std::string::npos)
+      return fs::path(line.substr(second + 1)).relative_path();
   }
   return {};
 }
 
 struct GroupFiles {
-  const char* limit;
+  std::vector<const char*> limits;
   const char* used;
   const char* reclaimable[2];  // keys of memory.stat: cache of files goes when memory is asked for
 };
@@ -59,14 +63,35 @@ struct GroupFiles {
 void read_groups(const fs::path& mount, const fs::path& group, const GroupFiles& files, MemoryLimits& limits) {
   for (fs::path at = group;; at = at.parent_path()) {
     const fs::path folder = at.empty() ? mount : mount / at;
-    const std::optional<std::int64_t> limit = read_number(folder / files.limit);
-    if (limit && *limit < limits.physical_bytes && (limits.container_bytes < 0 || *limit < limits.container_bytes)) {
+    for (const char* const file : files.limits) {
+      const std::optional<std::int64_t> limit = read_number(folder / file);
+      if (!limit || *limit >= limits.physical_bytes) continue;
+      if (limits.container_bytes >= 0 && *limit >= limits.container_bytes) continue;
       limits.container_bytes = *limit;
       const std::int64_t used = read_number(folder / files.used).value_or(0);
       limits.container_used_bytes =
           std::max<std::int64_t>(0, used - read_field(folder / "memory.stat", files.reclaimable[0]) -
                                         read_field(folder / "memory.stat", files.reclaimable[1]));
     }
+    if (at.empty()) return;
+  }
+}
+
+/// Cores whose time a group lets its processes have, rounded up: quota over period, in microseconds. None: no limit.
+std::optional<int> cores_of_quota(std::optional<std::int64_t> quota, std::optional<std::int64_t> period) {
+  if (!quota || !period || *quota <= 0 || *period <= 0) return std::nullopt;
+  return static_cast<int>(std::clamp<std::int64_t>((*quota - 1) / *period + 1, 1, std::numeric_limits<int>::max()));
+}
+
+/// The fewest from the process's own group up to the mount; threads beyond them would stand still together.
+void read_quotas(const fs::path& mount, const fs::path& group, MemoryLimits& limits) {
+  for (fs::path at = group;; at = at.parent_path()) {
+    const fs::path folder = at.empty() ? mount : mount / at;
+    std::optional<std::int64_t> quota = read_number(folder / "cpu.cfs_quota_us");  // version 1; -1 = none
+    std::optional<std::int64_t> period = read_number(folder / "cpu.cfs_period_us");
+    std::ifstream file(folder / "cpu.max");  // version 2: "200000 100000", or "max 100000"
+    if (std::int64_t both[2] = {}; file >> both[0] >> both[1]) quota = both[0], period = both[1];
+    if (const auto cores = cores_of_quota(quota, period)) limits.cores = std::min(limits.cores, *cores);
     if (at.empty()) return;
   }
 }
@@ -83,10 +108,11 @@ MemoryLimits read_memory_limits(const fs::path& root) {
   MemoryLimits limits;
   limits.physical_bytes = read_field(root / "proc/meminfo", "MemTotal:") * 1024;
   limits.available_bytes = read_field(root / "proc/meminfo", "MemAvailable:") * 1024;
-  read_groups(root / "sys/fs/cgroup", own_group(root, "0::"),
-              {"memory.max", "memory.current", {"inactive_file", "active_file"}}, limits);
-  read_groups(root / "sys/fs/cgroup/memory", own_group(root, ":memory:"),
-              {"memory.limit_in_bytes", "memory.usage_in_bytes", {"total_inactive_file", "total_active_file"}}, limits);
+  read_groups(root / "sys/fs/cgroup", own_group(root, ""),
+              {{"memory.max", "memory.high"}, "memory.current", {"inactive_file", "active_file"}}, limits);
+  read_groups(root / "sys/fs/cgroup/memory", own_group(root, "memory"),
+              {{"memory.limit_in_bytes"}, "memory.usage_in_bytes", {"total_inactive_file", "total_active_file"}},
+              limits);
   limits.huge_page_bytes = read_number(root / "sys/kernel/mm/transparent_hugepage/hpage_pmd_size").value_or(0);
   rlimit locked{};
   if (getrlimit(RLIMIT_MEMLOCK, &locked) == 0 && locked.rlim_cur != RLIM_INFINITY)
@@ -94,6 +120,8 @@ MemoryLimits read_memory_limits(const fs::path& root) {
   cpu_set_t cores;
   CPU_ZERO(&cores);
   if (sched_getaffinity(0, sizeof cores, &cores) == 0) limits.cores = std::max(1, CPU_COUNT(&cores));
+  read_quotas(root / "sys/fs/cgroup", own_group(root, ""), limits);
+  read_quotas(root / "sys/fs/cgroup/cpu", own_group(root, "cpu"), limits);
   return limits;
 }
 

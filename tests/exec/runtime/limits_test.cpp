@@ -50,6 +50,43 @@ TEST(MemoryLimits, CgroupOneWithoutALimitHasAnAbsurdNumber) {
   EXPECT_EQ(read_memory_limits(root.path()).usable_bytes(), 2 * kGiB);
 }
 
+// What is above memory.high is not refused, but every page of it is waited for.
+TEST(MemoryLimits, CgroupTwoSlowsDownBeforeItRefuses) {
+  const TemporaryFolder root;
+  write_meminfo(root, "67108864", "67108864");
+  root.write("proc/self/cgroup", "0::/job\n");
+  root.write("sys/fs/cgroup/job/memory.max", "4294967296\n");
+  root.write("sys/fs/cgroup/job/memory.high", "3221225472\n");
+  root.write("sys/fs/cgroup/job/memory.current", "1073741824\n");
+  EXPECT_EQ(read_memory_limits(root.path()).container_bytes, 3 * kGiB);
+  EXPECT_EQ(read_memory_limits(root.path()).usable_bytes(), 2 * kGiB);
+}
+
+TEST(MemoryLimits, CoresAreThoseWhoseTimeTheGroupsGive) {
+  const TemporaryFolder root;
+  write_meminfo(root, "8388608", "4194304");
+  const int all = read_memory_limits(root.path()).cores;
+  root.write("proc/self/cgroup", "0::/pod/job\n");
+  root.write("sys/fs/cgroup/pod/job/cpu.max", "max 100000\n");
+  EXPECT_EQ(read_memory_limits(root.path()).cores, all);
+  root.write("sys/fs/cgroup/pod/cpu.max", "50000 100000\n");  // half of one
+  EXPECT_EQ(read_memory_limits(root.path()).cores, 1);
+  root.write("sys/fs/cgroup/pod/cpu.max", "9223372036854775807 1\n");
+  EXPECT_EQ(read_memory_limits(root.path()).cores, all);
+}
+
+TEST(MemoryLimits, CgroupOneHasItsQuotaInTwoFiles) {
+  const TemporaryFolder root;
+  write_meminfo(root, "8388608", "4194304");
+  const int all = read_memory_limits(root.path()).cores;
+  root.write("proc/self/cgroup", "4:cpu,cpuacct:/job\n");
+  root.write("sys/fs/cgroup/cpu/job/cpu.cfs_period_us", "100000\n");
+  root.write("sys/fs/cgroup/cpu/job/cpu.cfs_quota_us", "-1\n");
+  EXPECT_EQ(read_memory_limits(root.path()).cores, all);
+  root.write("sys/fs/cgroup/cpu/job/cpu.cfs_quota_us", "100000\n");
+  EXPECT_EQ(read_memory_limits(root.path()).cores, 1);
+}
+
 TEST(MemoryLimits, ArenasThatExceedThemAreRefusedByHowMuch) {
   Schedule schedule;
   schedule.tiers = {{TierKind::hbm, 0, 0}, {TierKind::dram, 0, 0}};
