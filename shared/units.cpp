@@ -116,8 +116,12 @@ double parse_seconds(std::string_view text, const std::string& place) { return p
 double parse_rate(std::string_view text, const std::string& place) { return parse(kRate, text, place); }
 double parse_watts(std::string_view text, const std::string& place) { return parse(kPower, text, place); }
 std::int64_t parse_count(std::string_view text, const std::string& place) {
-  const std::int64_t count = std::llround(parse(kCount, text, place));
-  if (count < 1) throw InputError(fmt::format("{}: expected at least 1; found \"{}\"", place, text));
+  const double value = parse(kCount, text, place);
+  const std::int64_t count = std::llround(value);
+  if (value < 1) throw InputError(fmt::format("{}: expected at least 1; found \"{}\"", place, text));
+  // 0.3M is no whole number in binary.
+  if (std::abs(value - static_cast<double>(count)) > 1e-9 * value)
+    throw InputError(fmt::format("{}: expected a whole number; found \"{}\"", place, text));
   return count;
 }
 

@@ -32,7 +32,7 @@ double parse_seconds(std::string_view text, const std::string& place);
 /// Parameters per second.
 double parse_rate(std::string_view text, const std::string& place);
 double parse_watts(std::string_view text, const std::string& place);
-/// "10B", "1.5e9", "300000": rounded to the nearest whole number; at least 1.
+/// "10B", "1.5e9", "300000": a whole number, at least 1.
 std::int64_t parse_count(std::string_view text, const std::string& place);
 
 /// "22.35 GiB", also where it is little: one unit for a whole table.

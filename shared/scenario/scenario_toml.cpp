@@ -230,9 +230,13 @@ class ScenarioReader {
                                               scenario_.micro_batch, scenario_.sequences));
     read_rows(section);
     read_chunks(section);
-    // No key of a dense model.
-    if (const std::int64_t experts = scenario_.model.config.experts.count; experts > 0 && section.has("expert_skew"))
+    if (section.has("expert_skew")) {
+      const std::int64_t experts = scenario_.model.config.experts.count;
+      if (experts == 0)
+        section.fail("expert_skew", fmt::format("is of a mixture of experts, which {} is not; leave it out",
+                                                scenario_.model.config.name));
       scenario_.expert_skew = section.number("expert_skew", 1, static_cast<double>(experts));
+    }
     section.finish();
     const ModelConfig& config = scenario_.model.config;
     scenario_.notes = length_notes(config, scenario_.sequence_length, scenario_.rows);

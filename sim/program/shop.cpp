@@ -107,7 +107,9 @@ void check_wish(const ShopOptions& options) {
       throw InputError("shop: give either --tokens-per-second or --budget");
   }
   const double wish = options.budget ? *options.budget : options.tokens_per_second.value_or(0);
-  if (!std::isfinite(wish) || wish < 0) throw InputError(fmt::format("shop: {} is no amount", wish));
+  if (!std::isfinite(wish) || wish < 0)
+    throw InputError(fmt::format("shop: {}: expected a number of at least 0, found {}",
+                                 options.budget ? "--budget" : "--tokens-per-second", wish));
 }
 
 ordered_json shop_json(const std::string& model, const Verdict& best, const std::vector<Verdict>& verdicts,

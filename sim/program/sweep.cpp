@@ -70,6 +70,18 @@ Axis parse_axis(const std::string& text) {
   }
 }
 
+/// A key varies once, and --set says nothing of it that no row would have.
+void refuse_repeated(const std::vector<Axis>& axes, const std::vector<std::string>& overrides) {
+  for (auto axis = axes.begin(); axis != axes.end(); ++axis) {
+    if (std::any_of(axes.begin(), axis, [&](const Axis& before) { return before.key == axis->key; }))
+      throw InputError(
+          fmt::format("--vary {0}: the key varies twice; give all its values at once, --vary {0}=A,B", axis->key));
+    for (const std::string& override : overrides)
+      if (override.substr(0, override.find('=')) == axis->key)
+        throw InputError(fmt::format("--vary {}: --set gives the key a value too; keep one of the two", axis->key));
+  }
+}
+
 const std::string kStopped = "not predicted: the sweep was stopped";
 
 struct Row {
@@ -279,6 +291,7 @@ int sweep(const SweepOptions& options) {
   const Scenario scenario = load_scenario(options.scenario);  // its own errors are not those of a row
   std::vector<Axis> axes;
   for (const std::string& text : options.vary) axes.push_back(parse_axis(text));
+  refuse_repeated(axes, options.scenario.overrides);
   check_outputs(options, scenario, axes);
   std::vector<Row> rows = all_rows(axes);
   {

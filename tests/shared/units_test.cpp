@@ -51,6 +51,10 @@ TEST(Units, WattsAndCounts) {
   EXPECT_EQ(parse_count("10 B", ""), 10'000'000'000);
   EXPECT_EQ(parse_count("15T", ""), 15'000'000'000'000);
   EXPECT_EQ(refusal(parse_count, "0.2"), "x.toml:3: [gpu] hbm: expected at least 1; found \"0.2\"");
+  EXPECT_EQ(parse_count("1.0005M", ""), 1'000'500);
+  EXPECT_EQ(parse_count("0.3M", ""), 300'000);
+  EXPECT_EQ(refusal(parse_count, "1.5"), "x.toml:3: [gpu] hbm: expected a whole number; found \"1.5\"");
+  EXPECT_NE(refusal(parse_count, "1.0005k"), "");
   EXPECT_NE(refusal(parse_count, "10 GB"), "");
   EXPECT_NE(refusal(parse_count, "1e19"), "");
   EXPECT_NE(refusal(parse_watts, "450"), "");
