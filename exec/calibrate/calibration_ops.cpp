@@ -69,6 +69,7 @@ TemplateBinding unbound_template(const CalibrationOp& op, const Model& model, co
   b.pass = op.pass;
   b.batch = op.batch;
   b.layout = layout;
+  b.layout.keep = op.keep;
   b.gradient_type = op.gradient;
   b.accumulates = op.accumulates;
   b.adds_keys = true;
@@ -90,12 +91,13 @@ std::vector<BatchShape> calibration_shapes(const Scenario& scenario) {
 }
 
 std::vector<CalibrationOp> calibration_ops(const Scenario& scenario, std::span<const ElementType> gradients) {
-  const LayoutOptions layout{Keep::input, scenario.policy.numerics.chunking, 0};
+  LayoutOptions layout{Keep::input, scenario.policy.numerics.chunking, 0};
   std::vector<CalibrationOp> ops;
   BatchShape batch;
   const std::set<std::int64_t> windows = windows_of(scenario);
   const auto add = [&](LayerKind kind, Pass pass, bool accumulates, ElementType gradient, std::int64_t window) {
-    ops.push_back({kind, pass, accumulates, gradient, batch, window,
+    layout.keep = batch.is_cut() && pass == Pass::forward ? Keep::everything : Keep::input;
+    ops.push_back({kind, pass, accumulates, gradient, batch, window, layout.keep,
                    template_kernels(scenario.model, kind, pass, batch, layout, false, accumulates,
                                     element_bytes(gradient), window)});
   };

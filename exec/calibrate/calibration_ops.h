@@ -25,7 +25,8 @@ struct CalibrationOp {
   bool accumulates = true;
   ElementType gradient = ElementType::fp32;
   BatchShape batch;
-  std::int64_t window = 0;      // of the layer
+  std::int64_t window = 0;  // of the layer
+  Keep keep = Keep::input;
   std::vector<Kernel> kernels;  // as template_kernels lists them
 };
 
@@ -35,7 +36,7 @@ std::vector<BatchShape> calibration_shapes(const Scenario& scenario);
 
 /// Ops that together execute every kernel that a schedule with the scenario's model, micro-batch and chunks can have,
 /// whatever the policy keeps and in whichever of the types gradients are summed. Everything is recomputed
-/// (Keep::input).
+/// (Keep::input); forward of a chunk keeps it nevertheless, for only then are its queries split off.
 std::vector<CalibrationOp> calibration_ops(const Scenario& scenario, std::span<const ElementType> gradients);
 
 /// What the op runs, without its operands. `model` must outlive the binding.

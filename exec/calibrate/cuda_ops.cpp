@@ -89,13 +89,16 @@ void CudaOps::take_memory() {
   output_ = DeviceMemory(2 * boundary);
   input_gradient_ = DeviceMemory(2 * boundary);
   std::int64_t workspace = 0, gradient = 0, kept = 0, recomputed = 0;
-  for (const TimedOp& op : ops_)
-    workspace = std::max(workspace, workspace_region(model_, op.op.kind, op.op.pass, batch_, layout_).bytes);
+  for (const TimedOp& op : ops_) {
+    LayoutOptions layout = layout_;
+    layout.keep = op.op.keep;
+    workspace = std::max(workspace, workspace_region(model_, op.op.kind, op.op.pass, batch_, layout).bytes);
+    kept = std::max(kept, kept_region(model_, op.op.kind, batch_, layout).bytes);
+  }
   for (const Layer& layer : model_.layers) {
     gradient = std::max(gradient, 4 * layer.gradient_elements);
     if (!is_decoder(layer.kind) || decoders_.contains(layer.kind)) continue;
     fill_weights(layer, decoders_[layer.kind] = random_memory(layer.state_elements, 0.02f));
-    kept = std::max(kept, kept_region(model_, layer.kind, batch_, layout_).bytes);
     recomputed = std::max(recomputed, recomputed_region(model_, layer.kind, batch_, layout_).bytes);
   }
   kept_ = DeviceMemory(kept);
