@@ -80,7 +80,7 @@ CudaOps::CudaOps(const Scenario& scenario, CudaTemplates& templates, Gate& gate,
 }
 
 void CudaOps::take_memory() {
-  const std::int64_t boundary = batch_.tokens() * model_.config.hidden;
+  const std::int64_t boundary = boundary_bytes(model_, batch_) / 2;
   embedding_ = random_memory(model_.layers.front().state_elements, 0.02f);
   head_ = random_memory(model_.layers.back().state_elements, 0.02f);
   fill_weights(model_.layers.back(), head_);
@@ -106,7 +106,7 @@ void CudaOps::take_memory() {
   workspace_ = DeviceMemory(workspace);
   gradient_ = DeviceMemory(gradient);
   gradient_.fill(0);
-  loss_ = DeviceMemory(8);
+  loss_ = DeviceMemory(8 * loss_numbers(model_.config));
   if (batch_.is_cut()) {
     const std::int64_t keys = kv_elements(model_, shapes_.back().past + shapes_.back().tokens());
     kv_ = random_memory(keys, 1);
@@ -168,7 +168,8 @@ const std::byte* CudaOps::memory(TemplateOperand operand, LayerKind kind) const 
 TemplateBinding CudaOps::bind(const CalibrationOp& op) {
   TemplateBinding b = unbound_template(op, model_, layout_);
   for (const OperandUse& use : operand_uses(op.kind, op.pass))
-    if (use.is_of(op.batch) && use.use != Use::may_write) b.set(use.operand, memory(use.operand, op.kind));
+    if (use.is_of(op.batch, model_.config) && use.use != Use::may_write)
+      b.set(use.operand, memory(use.operand, op.kind));
   return b;
 }
 

@@ -89,7 +89,7 @@ HostOps::Key HostOps::key(TemplateOperand operand, LayerKind kind) {
 void HostOps::place_operands() {
   for (const CalibrationOp& op : ops_)
     for (const OperandUse& use : operand_uses(op.kind, op.pass)) {
-      if (!use.is_of(op.batch)) continue;
+      if (!use.is_of(op.batch, model_.config)) continue;
       Place& place = places_[key(use.operand, op.kind)];
       place.bytes = std::max(place.bytes, unbound(op).bytes(use.operand));
     }
@@ -134,7 +134,7 @@ TemplateBinding HostOps::unbound(const CalibrationOp& op) const { return unbound
 TemplateBinding HostOps::bind(const CalibrationOp& op, std::size_t set) {
   TemplateBinding b = unbound(op);
   for (const OperandUse& use : operand_uses(op.kind, op.pass))
-    if (use.is_of(op.batch) && use.use != Use::may_write && b.bytes(use.operand) > 0)
+    if (use.is_of(op.batch, model_.config) && use.use != Use::may_write && b.bytes(use.operand) > 0)
       b.set(use.operand, sets_[set].data() + places_.at(key(use.operand, op.kind)).offset);
   return b;
 }

@@ -162,6 +162,7 @@ void DecoderOp::make_mlp() {
         op_.get<TemplateOperand::output>() + begin * hidden_, rows, hidden_, intermediate_, library_, stream_);
     mark(KernelId::down);
   }
+  if (output) pass_balance_on(op_, op_.get<TemplateOperand::input>(), op_.get<TemplateOperand::output>(), stream_);
 }
 
 void DecoderOp::backward() {
@@ -174,6 +175,8 @@ void DecoderOp::backward() {
   backward_middle_norm();
   backward_attention();
   backward_qkv();
+  pass_balance_on(op_, op_.get<TemplateOperand::output_gradient>(), op_.get<TemplateOperand::input_gradient>(),
+                  stream_);
 }
 
 /// output_gradient -> d_normed, with the gradients of down and gate_up.

@@ -6,6 +6,7 @@
 
 #include "exec/cuda/error.h"
 #include "exec/cuda/vectors.cuh"
+#include "shared/ignored_label.h"
 
 namespace penstock::exec {
 namespace {
@@ -105,13 +106,107 @@ __global__ void __launch_bounds__(kThreads)
   for (int j = logits.lane; j < per_token; j += 32) weights[j] /= chosen;
 }
 
+/// Of a warp's token: whether it lies in a last document without labels.
+__device__ bool is_padding(const RowLabels& rows, std::int64_t token) {
+  if (rows.labels == nullptr) return false;
+  const std::int64_t row = token / rows.length * rows.length;
+  const std::int64_t last = max(rows.document_starts[row + rows.length - 1], 0);
+  if (token - row < last) return false;
+  for (std::int64_t end = rows.length; end > last; end -= 32) {
+    const std::int64_t place = end - 1 - static_cast<int>(threadIdx.x) % 32;
+    const bool counts = place >= last && rows.labels[row + place] != kIgnoredLabel;
+    if (__any_sync(0xFFFFFFFFu, counts)) return false;
+  }
+  return true;
+}
+
+/// parts [warps, 2 experts]: choices and probabilities of `each` tokens, added up in their order.
+template <int I>
+__global__ void __launch_bounds__(kThreads)
+    balance_kernel(const float* all_logits, const std::int32_t* choice, std::int64_t tokens, std::int64_t each,
+                   int experts, int per_token, const RowLabels rows, double* parts) {
+  const std::int64_t warp = blockIdx.x * static_cast<std::int64_t>(kWarps) + threadIdx.x / 32;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  double probabilities[I] = {};
+  int choices[I] = {};
+  const std::int64_t end = min(tokens, (warp + 1) * each);
+  for (std::int64_t token = warp * each; token < end; ++token) {
+    if (is_padding(rows, token)) continue;
+    const Logits<I> logits(all_logits + token * experts, experts);
+    const float largest = logits.largest(), sum = logits.sum(largest);
+#pragma unroll
+    for (int i = 0; i < I; ++i)
+      if (logits.expert(i) < experts) probabilities[i] += static_cast<double>(expf(logits.values[i] - largest) / sum);
+    for (int j = 0; j < per_token; ++j) {
+      const std::int32_t chosen = choice[token * per_token + j];
+#pragma unroll
+      for (int i = 0; i < I; ++i)
+        if (chosen == logits.expert(i)) ++choices[i];
+    }
+  }
+  double* const part = parts + warp * 2 * experts;
+#pragma unroll
+  for (int i = 0; i < I; ++i) {
+    const int expert = 32 * i + lane;
+    if (expert >= experts) continue;
+    part[expert] = choices[i];
+    part[experts + expert] = probabilities[i];
+  }
+}
+
+/// A block has 32 columns of parts [count, columns], each warp every 32nd part.
+__global__ void __launch_bounds__(1024)
+    balance_sum_kernel(const double* parts, int count, int columns, const double* before, double* after) {
+  __shared__ double sums[32][33];
+  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+  const int column = static_cast<int>(blockIdx.x) * 32 + lane;
+  double sum = 0;
+  if (column < columns)
+    for (int part = warp; part < count; part += 32) sum += parts[static_cast<std::int64_t>(part) * columns + column];
+  sums[warp][lane] = sum;
+  __syncthreads();
+  if (warp != 0 || column >= columns) return;
+  double all = 0;
+  for (int i = 0; i < 32; ++i) all += sums[i][lane];
+  after[column] = before[column] + all;
+}
+
+/// One block. Sums over experts: thread t adds t, t + kThreads, ..., then a fixed tree.
+__global__ void __launch_bounds__(kThreads)
+    balance_loss_kernel(const double* sums, int experts, int per_token, double scale, double* loss, double* gradient) {
+  __shared__ double choices[kThreads], products[kThreads];
+  double own_choices = 0, own_products = 0;
+  for (int e = static_cast<int>(threadIdx.x); e < experts; e += kThreads) {
+    own_choices += sums[e];
+    own_products += sums[e] * sums[experts + e];
+  }
+  choices[threadIdx.x] = own_choices;
+  products[threadIdx.x] = own_products;
+  for (unsigned step = kThreads / 2; step > 0; step /= 2) {
+    __syncthreads();
+    if (threadIdx.x >= step) continue;
+    choices[threadIdx.x] += choices[threadIdx.x + step];
+    products[threadIdx.x] += products[threadIdx.x + step];
+  }
+  __syncthreads();
+  const double tokens = choices[0] / per_token;
+  const double share = tokens > 0 ? experts / (tokens * tokens) : 0;  // all may be padding
+  if (threadIdx.x == 0) *loss = share * products[0];
+  if (gradient == nullptr) return;
+  for (int e = static_cast<int>(threadIdx.x); e < experts; e += kThreads) {
+    gradient[e] = scale * share * sums[e];
+    gradient[experts + e] = 0;
+  }
+}
+
 template <int I>
 __global__ void __launch_bounds__(kThreads)
     choice_backward_kernel(const float* all_logits, std::int64_t tokens, int experts, int per_token, bool normalised,
                            const std::int32_t* choice, const float* weights, const float* d_weights,
-                           const SplitGradient d_logits) {
+                           const BalanceGradient balance, const SplitGradient d_logits) {
   const std::int64_t token = blockIdx.x * static_cast<std::int64_t>(kWarps) + threadIdx.x / 32;
   if (token >= tokens) return;
+  const bool balanced = balance.of_probabilities != nullptr && !is_padding(balance.rows, token);
   const Logits<I> logits(all_logits + token * experts, experts);
   choice += token * per_token;
   weights += token * per_token;
@@ -120,7 +215,16 @@ __global__ void __launch_bounds__(kThreads)
   for (int j = logits.lane; j < per_token; j += 32) dot += weights[j] * d_weights[j];
   dot = warp_sum(dot);
   // Normalised weights are the softmax of the chosen logits alone.
-  const float largest = normalised ? 0 : logits.largest(), sum = normalised ? 1 : logits.sum(largest);
+  const bool of_all = !normalised || balanced;
+  const float largest = of_all ? logits.largest() : 0, sum = of_all ? logits.sum(largest) : 1;
+  float mean = 0;
+  if (balanced) {
+#pragma unroll
+    for (int i = 0; i < I; ++i)
+      if (const int expert = logits.expert(i); expert < experts)
+        mean += expf(logits.values[i] - largest) / sum * static_cast<float>(balance.of_probabilities[expert]);
+    mean = warp_sum(mean);
+  }
 #pragma unroll
   for (int i = 0; i < I; ++i) {
     const int expert = logits.expert(i);
@@ -128,6 +232,9 @@ __global__ void __launch_bounds__(kThreads)
     float gradient = normalised ? 0 : -(expf(logits.values[i] - largest) / sum) * dot;
     for (int j = 0; j < per_token; ++j)
       if (choice[j] == expert) gradient += weights[j] * (normalised ? d_weights[j] - dot : d_weights[j]);
+    if (balanced)
+      gradient +=
+          expf(logits.values[i] - largest) / sum * (static_cast<float>(balance.of_probabilities[expert]) - mean);
     const std::uint16_t high = narrow(gradient);
     d_logits.high[token * experts + expert] = high;
     d_logits.low[token * experts + expert] = narrow(gradient - widen(high));
@@ -311,13 +418,47 @@ void expert_choice(const Experts& experts, const float* logits, std::int64_t tok
 
 void expert_choice_backward(const Experts& experts, const float* logits, std::int64_t tokens,
                             const std::int32_t* choice, const float* weights, const float* d_weights,
-                            const SplitGradient& d_logits, Stream stream) {
+                            const BalanceGradient& balance, const SplitGradient& d_logits, Stream stream) {
   with_logits(experts, [&](auto each) {
     choice_backward_kernel<each.i><<<static_cast<unsigned>(divide_up(tokens, kWarps)), kThreads, 0, stream>>>(
         logits, tokens, static_cast<int>(experts.count), static_cast<int>(experts.per_token), experts.normalised,
-        choice, weights, d_weights, d_logits);
+        choice, weights, d_weights, balance, d_logits);
   });
   PENSTOCK_CUDA_LAUNCH("expert_choice_backward");
+}
+
+void balance_begin(double* sums, std::int64_t elements, Stream stream) {
+  PENSTOCK_CUDA(cudaMemsetAsync(sums, 0, static_cast<std::size_t>(elements) * sizeof(double), stream));
+}
+
+void balance_pass_on(const double* from, double* to, std::int64_t elements, Stream stream) {
+  if (from == to) return;
+  PENSTOCK_CUDA(
+      cudaMemcpyAsync(to, from, static_cast<std::size_t>(elements) * sizeof(double), cudaMemcpyDeviceToDevice, stream));
+}
+
+void expert_balance(const Experts& experts, const float* logits, const std::int32_t* choice, std::int64_t tokens,
+                    const RowLabels& rows, const double* before, double* after, LibraryWorkspace workspace,
+                    Stream stream) {
+  const std::int64_t each = divide_up(tokens, kMostBalanceParts), blocks = divide_up(divide_up(tokens, each), kWarps);
+  const int count = static_cast<int>(experts.count);
+  if (workspace.bytes < 16 * count * blocks * kWarps) throw std::logic_error("no workspace for what balances experts");
+  auto* const parts = reinterpret_cast<double*>(workspace.data);
+  with_logits(experts, [&](auto per_lane) {
+    balance_kernel<per_lane.i><<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(
+        logits, choice, tokens, each, count, static_cast<int>(experts.per_token), rows, parts);
+  });
+  PENSTOCK_CUDA_LAUNCH("expert_balance parts");
+  balance_sum_kernel<<<static_cast<unsigned>(divide_up(2 * count, 32)), 1024, 0, stream>>>(
+      parts, static_cast<int>(blocks * kWarps), 2 * count, before, after);
+  PENSTOCK_CUDA_LAUNCH("expert_balance");
+}
+
+void expert_balance_loss(const Experts& experts, const double* sums, double scale, double* loss, double* gradient,
+                         Stream stream) {
+  balance_loss_kernel<<<1, kThreads, 0, stream>>>(sums, static_cast<int>(experts.count),
+                                                  static_cast<int>(experts.per_token), scale, loss, gradient);
+  PENSTOCK_CUDA_LAUNCH("expert_balance_loss");
 }
 
 void expert_order(const Experts& experts, const std::int32_t* choice, std::int64_t tokens, const RowPlaces& order,

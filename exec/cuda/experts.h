@@ -17,6 +17,37 @@ namespace penstock::exec {
 void expert_choice(const Experts& experts, const float* logits, std::int64_t tokens, std::int32_t* choice,
                    float* weights, Stream stream);
 
+// --- the load-balancing loss, as exec/host/balance.h has it
+
+/// By which padding is found: of packed rows; nullptr in windows, which have none.
+struct RowLabels {
+  const std::int32_t* labels = nullptr;
+  const std::int32_t* document_starts = nullptr;
+  std::int64_t length = 0;
+};
+
+/// What comes with the first layer's input: so many zeros.
+void balance_begin(double* sums, std::int64_t elements, Stream stream);
+/// To a layer's output, or input's gradient, which adds nothing: `from` may be `to`.
+void balance_pass_on(const double* from, double* to, std::int64_t elements, Stream stream);
+/// after = before, and the choices and probabilities of these tokens. `after` may be `before`. Sums of some tokens lie in
+/// the workspace: 16 bytes for each expert and each of up to kMostBalanceParts parts.
+inline constexpr std::int64_t kMostBalanceParts = 1024;
+void expert_balance(const Experts& experts, const float* logits, const std::int32_t* choice, std::int64_t tokens,
+                    const RowLabels& rows, const double* before, double* after, LibraryWorkspace workspace,
+                    Stream stream);
+/// loss: without its factor. gradient: what it changes, times scale, with a probability; nullptr: nobody asks.
+void expert_balance_loss(const Experts& experts, const double* sums, double scale, double* loss, double* gradient,
+                         Stream stream);
+
+/// What expert_balance_loss left, and which tokens have it; nullptr: there is no such loss.
+struct BalanceGradient {
+  const double* of_probabilities = nullptr;
+  RowLabels rows;
+};
+
+// --- and the gradient of both
+
 /// Gradient of the logits from that of the weights, as two bf16 that add up to it: `high` and `low`, each [tokens,
 /// experts].
 struct SplitGradient {
@@ -25,7 +56,7 @@ struct SplitGradient {
 };
 void expert_choice_backward(const Experts& experts, const float* logits, std::int64_t tokens,
                             const std::int32_t* choice, const float* weights, const float* d_weights,
-                            const SplitGradient& d_logits, Stream stream);
+                            const BalanceGradient& balance, const SplitGradient& d_logits, Stream stream);
 
 /// Where the rows of a chunk lie: by experts, then by tokens.
 struct RowPlaces {

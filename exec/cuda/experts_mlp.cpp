@@ -51,6 +51,8 @@ class ExpertsOp {
   }
 
   void route() const;
+  RowLabels row_labels() const;
+  void add_to_balance() const;
   void gather(KernelId kernel, const std::uint16_t* of_tokens, Activation rows) const;
   void make_gate_up() const;
   void make_output() const;
@@ -86,6 +88,7 @@ void ExpertsOp::forward(bool makes_gate_up, bool makes_output) {
     }
     if (makes_output) make_output();
   }
+  if (makes_output && balances(op_.model->config)) add_to_balance();
 }
 
 void ExpertsOp::route() const {
@@ -95,6 +98,18 @@ void ExpertsOp::route() const {
   expert_choice(experts_, floats(Activation::router_logits), tokens_, choice(), floats(Activation::expert_weights),
                 stream_);
   mark(KernelId::expert_choice);
+}
+
+RowLabels ExpertsOp::row_labels() const {
+  if (op_.batch.kind != BatchKind::packed) return {};
+  return {op_.get<TemplateOperand::labels>(), op_.get<TemplateOperand::document_starts>(), op_.batch.sequence_length};
+}
+
+void ExpertsOp::add_to_balance() const {
+  expert_balance(experts_, floats(Activation::router_logits), choice(), tokens_, row_labels(),
+                 balance_at(op_, op_.get<TemplateOperand::input>()),
+                 balance_at(op_, op_.get<TemplateOperand::output>()), library_, stream_);
+  mark(KernelId::expert_balance);
 }
 
 /// The row of each choice of the chunk's tokens.
@@ -165,8 +180,12 @@ void ExpertsOp::backward_router() const {
   const std::int64_t count = experts_.count;
   std::uint16_t* const high = at(Activation::d_router_logits);
   const SplitGradient d_logits{high, high + tokens_ * count};
+  BalanceGradient balance;
+  if (balances(op_.model->config))
+    balance = {balance_at(op_, op_.get<TemplateOperand::output_gradient>()), row_labels()};
   expert_choice_backward(experts_, floats(Activation::router_logits), tokens_, choice(),
-                         floats(Activation::expert_weights), floats(Activation::d_expert_weights), d_logits, stream_);
+                         floats(Activation::expert_weights), floats(Activation::d_expert_weights), balance, d_logits,
+                         stream_);
   mark(KernelId::expert_choice_backward);
   if (makes_gradients()) {
     GradientTarget d_router = gradient_at(op_, offsets_.router);
@@ -189,6 +208,16 @@ void ExpertsOp::backward_router() const {
 void experts_forward_cuda(Libraries& libraries, const TemplateBinding& binding, bool makes_gate_up, bool makes_output,
                           Stream stream) {
   ExpertsOp(libraries, binding, stream).forward(makes_gate_up, makes_output);
+}
+
+double* balance_at(const TemplateBinding& op, std::uint16_t* boundary) {
+  return reinterpret_cast<double*>(reinterpret_cast<std::byte*>(boundary) +
+                                   balance_offset_bytes(op.model->config, op.batch));
+}
+
+void pass_balance_on(const TemplateBinding& op, std::uint16_t* from, std::uint16_t* to, Stream stream) {
+  if (balances(op.model->config))
+    balance_pass_on(balance_at(op, from), balance_at(op, to), balance_elements(op.model->config), stream);
 }
 
 void experts_backward_cuda(Libraries& libraries, const TemplateBinding& binding, Stream stream) {

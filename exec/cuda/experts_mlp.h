@@ -15,4 +15,9 @@ void experts_forward_cuda(Libraries& libraries, const TemplateBinding& binding, 
 /// and gate_up are made again where the layout has them in the workspace.
 void experts_backward_cuda(Libraries& libraries, const TemplateBinding& binding, Stream stream);
 
+/// What balances experts (exec/host/balance.h), behind the rows of a boundary or of its gradient.
+double* balance_at(const TemplateBinding& op, std::uint16_t* boundary);
+/// Of a layer that adds nothing; nothing, unless the model asks for the loss.
+void pass_balance_on(const TemplateBinding& op, std::uint16_t* from, std::uint16_t* to, Stream stream);
+
 }  // namespace penstock::exec

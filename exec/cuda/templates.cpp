@@ -4,6 +4,8 @@
 #include <stdexcept>
 
 #include "exec/cuda/decoder.h"
+#include "exec/cuda/experts.h"
+#include "exec/cuda/experts_mlp.h"
 
 namespace penstock::exec {
 namespace {
@@ -13,6 +15,8 @@ void embedding(const Libraries& libraries, const TemplateBinding& op, Stream str
   if (op.pass == Pass::forward) {
     embedding_forward(op.get<TemplateOperand::tokens>(), op.get<TemplateOperand::weights>(),
                       op.get<TemplateOperand::output>(), op.batch, config.hidden, config.vocabulary, stream);
+    if (balances(config))
+      balance_begin(balance_at(op, op.get<TemplateOperand::output>()), balance_elements(config), stream);
     libraries.mark(KernelId::embedding, stream);
     return;
   }
@@ -82,6 +86,12 @@ void head_loss(Libraries& libraries, const TemplateBinding& op, Stream stream) {
     libraries.mark(KernelId::final_norm_backward, stream);
   }
   loss_sum(row_stats, tokens, op.get<TemplateOperand::loss>(), stream);
+  if (balances(config)) {
+    std::uint16_t* const gradient = op.get<TemplateOperand::input_gradient>();
+    expert_balance_loss(config.experts, balance_at(op, op.get<TemplateOperand::input>()),
+                        config.experts.balance * op.balance_share, op.get<TemplateOperand::loss>() + 1,
+                        gradient == nullptr ? nullptr : balance_at(op, gradient), stream);
+  }
   libraries.mark(KernelId::loss_sum, stream);
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "exec/host/attention.h"
+#include "exec/host/balance.h"
 #include "exec/host/experts.h"
 #include "exec/host/matmul.h"
 #include "exec/host/rmsnorm.h"
@@ -205,6 +206,7 @@ void DecoderOp<Storage>::make_mlp(const DecoderProducts& makes) const {
       output[i] = Storage::store(sum.data[i] + Storage::load(middle[i]));
     mark(KernelId::down);
   }
+  if (makes.output) pass_balance_on(model_.config, batch_, at(TemplateOperand::input), at(TemplateOperand::output));
 }
 
 template <class Storage>
@@ -221,6 +223,7 @@ void DecoderOp<Storage>::backward() const {
   mark(attention_kernel(true));
   backward_rotary();
   backward_qkv();
+  pass_balance_on(model_.config, batch_, at(TemplateOperand::output_gradient), at(TemplateOperand::input_gradient));
 }
 
 /// output_gradient -> d_normed, with the gradients of down and gate_up.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "exec/host/balance.h"
 #include "exec/host/scratch.h"
 #include "exec/host/storage.h"
 #include "shared/error.h"
@@ -40,6 +41,7 @@ void embedding_forward(const Model& model, BatchShape batch, const OpMemory<Stor
   auto* const output = op.at(TemplateOperand::output);
   for (std::int64_t token = 0; token < batch.tokens(); ++token)
     std::copy_n(weights + view.input(token) * hidden, hidden, output + token * hidden);
+  begin_balance(model.config, batch, output);
   after(op.clock, KernelId::embedding);
 }
 

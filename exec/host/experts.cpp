@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "exec/host/balance.h"
 #include "exec/host/matmul.h"
 #include "exec/host/scratch.h"
 #include "exec/host/storage.h"
@@ -17,9 +18,10 @@ bool is_better(Real a, Real b) {
   return std::isnan(a) ? !std::isnan(b) : a > b;
 }
 
-/// Scratch: probabilities [count].
+}  // namespace
+
 template <class Real>
-void softmax_row(const Real* logits, std::int64_t count, Real* probabilities) {
+void router_probabilities(const Real* logits, std::int64_t count, Real* probabilities) {
   const Real largest = *std::max_element(logits, logits + count);
   for (std::int64_t i = 0; i < count; ++i) probabilities[i] = logits[i] - largest;
   std::fill(probabilities + count, probabilities + pad_to_lanes(count), Real{0});
@@ -28,8 +30,6 @@ void softmax_row(const Real* logits, std::int64_t count, Real* probabilities) {
   for (std::int64_t i = 0; i < count; ++i) sum += probabilities[i];
   for (std::int64_t i = 0; i < count; ++i) probabilities[i] /= sum;
 }
-
-}  // namespace
 
 template <class Real>
 void choose_experts(const Experts& experts, const Real* logits, std::int64_t tokens, std::int32_t* choice,
@@ -40,7 +40,7 @@ void choose_experts(const Experts& experts, const Real* logits, std::int64_t tok
   auto* const taken = scratch.take<std::int32_t>(count);
   for (std::int64_t token = 0; token < tokens; ++token) {
     const Real* const row = logits + token * count;
-    softmax_row(row, count, probabilities);
+    router_probabilities(row, count, probabilities);
     std::fill_n(taken, count, 0);
     Real sum = 0;
     for (std::int64_t j = 0; j < per_token; ++j) {
@@ -72,7 +72,7 @@ void choose_experts_backward(const Experts& experts, const Real* logits, std::in
     if (experts.normalised) {
       std::fill_n(out, count, Real{0});
     } else {
-      softmax_row(logits + token * count, count, probabilities);
+      router_probabilities(logits + token * count, count, probabilities);
       for (std::int64_t e = 0; e < count; ++e) out[e] = -probabilities[e] * dot;
     }
     for (std::int64_t j = 0; j < per_token; ++j) {
@@ -103,8 +103,10 @@ template <class Storage>
 class ExpertsOp {
  public:
   ExpertsOp(const Model& model, BatchShape batch, const OpMemory<Storage>& op)
-      : experts_(model.config.experts),
+      : config_(model.config),
+        experts_(model.config.experts),
         offsets_(model.experts),
+        batch_(batch),
         op_(op),
         tokens_(batch.tokens()),
         hidden_(model.config.hidden),
@@ -128,6 +130,7 @@ class ExpertsOp {
       }
       if (makes.output) make_output();
     }
+    if (makes.output && balances(config_)) add_to_balance();
   }
 
   void backward();
@@ -175,6 +178,18 @@ class ExpertsOp {
     mark(KernelId::router);
     choose_experts(experts_, reals(Activation::router_logits), tokens_, choice_, weights_);
     mark(KernelId::expert_choice);
+  }
+
+  RealTokens real_tokens() const {
+    const bool packed = batch_.kind == BatchKind::packed;
+    return {batch_, packed ? op_.template at<std::int32_t>(TemplateOperand::labels) : nullptr,
+            packed ? op_.template at<std::int32_t>(TemplateOperand::document_starts) : nullptr};
+  }
+  double* balance(TemplateOperand boundary) const { return balance_at(config_, batch_, at(boundary)); }
+  void add_to_balance() const {
+    add_balance(experts_, reals(Activation::router_logits), choice_, real_tokens(), balance(TemplateOperand::input),
+                balance(TemplateOperand::output));
+    mark(KernelId::expert_balance);
   }
 
   /// The row of each choice of the chunk's tokens.
@@ -256,8 +271,10 @@ class ExpertsOp {
   void add_input_gradients() const;
   void backward_router() const;
 
+  const ModelConfig& config_;
   const Experts& experts_;
   const DecoderOffsets& offsets_;
+  const BatchShape batch_;
   const OpMemory<Storage>& op_;
   const std::int64_t tokens_, hidden_, width_, per_token_;
   std::int32_t* const choice_;
@@ -311,6 +328,9 @@ void ExpertsOp<Storage>::backward_router() const {
   Real* const d_logits = reals(Activation::d_router_logits);
   choose_experts_backward(experts_, reals(Activation::router_logits), tokens_, choice_, weights_,
                           reals(Activation::d_expert_weights), d_logits);
+  if (balances(config_))
+    add_balance_gradient(experts_, reals(Activation::router_logits), real_tokens(),
+                         balance(TemplateOperand::output_gradient), d_logits);
   mark(KernelId::expert_choice_backward);
   ScratchScope scratch;
   const Matrix<Real> d(scratch.take<Real>(tokens_ * experts_.count), tokens_, experts_.count);
@@ -385,6 +405,8 @@ void experts_backward(const Model& model, BatchShape batch, const OpMemory<Stora
   ExpertsOp<Storage>(model, batch, op).backward();
 }
 
+template void router_probabilities(const float*, std::int64_t, float*);
+template void router_probabilities(const double*, std::int64_t, double*);
 template void choose_experts<float>(const Experts&, const float*, std::int64_t, std::int32_t*, float*);
 template void choose_experts<double>(const Experts&, const double*, std::int64_t, std::int32_t*, double*);
 template void choose_experts_backward<float>(const Experts&, const float*, std::int64_t, const std::int32_t*,

@@ -38,6 +38,10 @@ void experts_backward(const Model& model, BatchShape batch, const OpMemory<Stora
 
 // --- its parts, for tests
 
+/// Softmax of one row of logits. Scratch and result: probabilities [count], rounded up to lanes (ScratchScope::take).
+template <class Real>
+void router_probabilities(const Real* logits, std::int64_t count, Real* probabilities);
+
 /// Of each row of logits [tokens, experts]: the chosen experts, best first, and what their outputs are multiplied by.
 template <class Real>
 void choose_experts(const Experts& experts, const Real* logits, std::int64_t tokens, std::int32_t* choice,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "exec/host/balance.h"
 #include "exec/host/embedding.h"
 #include "exec/host/lanes.h"
 #include "exec/host/matmul.h"
@@ -31,7 +32,7 @@ double cross_entropy_row(typename Storage::Element* logits, std::int64_t vocabul
 }
 
 template <class Storage>
-double head_loss(const Model& model, BatchShape batch, const OpMemory<Storage>& op) {
+HeadLoss head_loss(const Model& model, BatchShape batch, const OpMemory<Storage>& op) {
   using Real = typename Storage::Real;
   const std::int64_t hidden = model.config.hidden, vocabulary = model.config.vocabulary, tokens = batch.tokens();
   using Element = typename Storage::Element;
@@ -59,7 +60,7 @@ double head_loss(const Model& model, BatchShape batch, const OpMemory<Storage>& 
                    model.config.rms_epsilon);
   after(op.clock, KernelId::final_norm);
 
-  double loss = 0;
+  HeadLoss loss;
   for (std::int64_t begin = 0; begin < tokens; begin += op.chunk_rows) {
     const std::int64_t rows = std::min(op.chunk_rows, tokens - begin);
     const Matrix<Real> normed(normed_chunk, rows, hidden), logits(logits_chunk, rows, vocabulary);
@@ -70,7 +71,7 @@ double head_loss(const Model& model, BatchShape batch, const OpMemory<Storage>& 
     for (std::int64_t r = 0; r < rows; ++r) {
       Element* const row_logits = op.at(Activation::logits) + r * vocabulary;
       if (const auto target = view.target(begin + r))
-        loss += cross_entropy_row<Storage>(row_logits, vocabulary, *target, op.loss_scale, row);
+        loss.tokens += cross_entropy_row<Storage>(row_logits, vocabulary, *target, op.loss_scale, row);
       else
         std::fill_n(row_logits, vocabulary, Element{});
     }
@@ -85,6 +86,11 @@ double head_loss(const Model& model, BatchShape batch, const OpMemory<Storage>& 
     narrow<Storage>(normed.data, rows * hidden, op.at(Activation::d_normed) + begin * hidden);
     after(op.clock, KernelId::projection_input_gradient);
   }
+  if (balances(model.config))
+    loss.balance =
+        balance_loss(model.config.experts, balance_at(model.config, batch, op.at(TemplateOperand::input)),
+                     model.config.experts.balance * op.balance_share,
+                     has_backward ? balance_at(model.config, batch, op.at(TemplateOperand::input_gradient)) : nullptr);
   after(op.clock, KernelId::loss_sum);  // added up with the cross entropy
   if (!has_backward) return loss;
   if (trains) {
@@ -100,7 +106,7 @@ double head_loss(const Model& model, BatchShape batch, const OpMemory<Storage>& 
 
 template double cross_entropy_row<Bf16Storage>(std::uint16_t*, std::int64_t, std::int64_t, double, float*);
 template double cross_entropy_row<DoubleStorage>(double*, std::int64_t, std::int64_t, double, double*);
-template double head_loss<Bf16Storage>(const Model&, BatchShape, const OpMemory<Bf16Storage>&);
-template double head_loss<DoubleStorage>(const Model&, BatchShape, const OpMemory<DoubleStorage>&);
+template HeadLoss head_loss<Bf16Storage>(const Model&, BatchShape, const OpMemory<Bf16Storage>&);
+template HeadLoss head_loss<DoubleStorage>(const Model&, BatchShape, const OpMemory<DoubleStorage>&);
 
 }  // namespace penstock::exec

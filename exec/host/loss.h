@@ -10,10 +10,16 @@
 
 namespace penstock::exec {
 
-/// Returns the sum of the losses of the tokens that are trained on, added in fp64 in ascending order of tokens. Without
+/// What a micro-batch's loss is made of, as the head leaves it (loss_numbers).
+struct HeadLoss {
+  double tokens = 0;   // sum of the losses of the tokens that are trained on
+  double balance = 0;  // the load-balancing loss, without its factor; 0 unless the model asks for it
+};
+
+/// The sum of the losses of the tokens that are trained on, added in fp64 in ascending order of tokens. Without
 /// a gradient operand the head is frozen, without an input gradient too the loss is all.
 template <class Storage>
-double head_loss(const Model& model, BatchShape batch, const OpMemory<Storage>& op);
+HeadLoss head_loss(const Model& model, BatchShape batch, const OpMemory<Storage>& op);
 
 /// One row of logits [vocabulary] becomes its gradient, (softmax - [target]) * loss_scale. Returns the token's loss in
 /// natural log: log(sum exp(logit - max)) + max - logit[target], the sum in fp64. `scratch` [vocabulary].

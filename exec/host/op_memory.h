@@ -42,6 +42,7 @@ class OpMemory {
   std::int64_t window = 0;              // of attention, as Layer::window
   bool adds_keys = false;               // the gradient of keys and values is added to
   double loss_scale = 1.0;
+  double balance_share = 1.0;              // as TemplateBinding's
   GradientSink<Real>* gradient = nullptr;  // nullptr: the pass makes no gradients of weights
   KernelClock* clock = nullptr;            // nullptr: nobody listens
 

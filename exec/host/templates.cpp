@@ -29,6 +29,7 @@ Memory op_memory(const TemplateBinding& b, const BoundRegions& regions, KernelCl
   op.window = b.window;
   const double* const trained = b.get<TemplateOperand::trained_tokens>();
   op.loss_scale = trained == nullptr ? b.loss_scale : 1.0 / *trained;
+  op.balance_share = b.balance_share;
   op.clock = clock;
   return op;
 }
@@ -51,7 +52,13 @@ void run_backward(const TemplateBinding& b, const Memory& op) {
     case LayerKind::embedding: embedding_backward(*b.model, b.batch, op, !b.accumulates); break;
     case LayerKind::decoder:
     case LayerKind::experts: decoder_backward(*b.model, b.batch, op); break;
-    case LayerKind::head: *b.get<TemplateOperand::loss>() = head_loss(*b.model, b.batch, op); break;
+    case LayerKind::head: {
+      const HeadLoss loss = head_loss(*b.model, b.batch, op);
+      double* const numbers = b.get<TemplateOperand::loss>();
+      numbers[0] = loss.tokens;
+      if (loss_numbers(b.model->config) > 1) numbers[1] = loss.balance;
+      break;
+    }
   }
 }
 

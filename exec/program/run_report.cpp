@@ -106,8 +106,10 @@ double bound_seconds(const RunSetup& setup) {
 
 ordered_json evaluations_json(std::span<const EvaluationReport> reports) {
   ordered_json list = ordered_json::array();
-  for (const EvaluationReport& report : reports)
+  for (const EvaluationReport& report : reports) {
     list.push_back({{"step", report.step}, {"loss", report.loss}, {"seconds", report.seconds}});
+    if (report.balance_loss) list.back()["balance_loss"] = *report.balance_loss;
+  }
   return list;
 }
 
@@ -216,12 +218,14 @@ ordered_json result_json(const RunSetup& setup, const Training& training, const 
                          std::span<const StepReport> reports, const std::optional<Speed>& speed,
                          const BesideMemory& beside) {
   ordered_json steps = ordered_json::array(), memory = ordered_json::array();
-  for (const StepReport& report : reports)
+  for (const StepReport& report : reports) {
     steps.push_back({{"step", report.step},
                      {"loss", report.loss},
                      {"gradient_norm", report.gradient_norm},
                      {"learning_rate", report.learning_rate},
                      {"skipped", report.skipped}});
+    if (report.balance_loss) steps.back()["balance_loss"] = *report.balance_loss;
+  }
   for (std::size_t i = 0; i < setup.schedule.tiers.size(); ++i)
     memory.push_back({{"tier", tier_names()[static_cast<std::size_t>(setup.schedule.tiers[i].kind)]},
                       {"arena_bytes", training.arenas()[i]},

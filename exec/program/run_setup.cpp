@@ -108,6 +108,16 @@ void require_uncut_dynamic(const Schedule& schedule, const std::string& place) {
       place, schedule.model.name, rows.chunk_tokens));
 }
 
+/// The load-balancing loss is of a whole micro-batch.
+void require_uncut_balance(const Schedule& schedule, const std::string& place) {
+  if (!balances(schedule.model) || !schedule.micro_batch.is_cut()) return;
+  throw InputError(fmt::format(
+      "{}: [workload] chunk_tokens: {} asks for the load-balancing loss of its experts (output_router_logits), which "
+      "is of whole sequences, and chunks of {} tokens do not have them; expected chunk_tokens = 0, or "
+      "\"output_router_logits\": false",
+      place, schedule.model.name, schedule.micro_batch.chunk_tokens));
+}
+
 void require_packing(Packing packing, const TokenSource& tokens, const fs::path& scenario) {
   if (packing == Packing::automatic || (packing == Packing::packed) == (tokens.rows() == BatchKind::packed)) return;
   throw InputError(fmt::format("{}: [data] packing: is \"{}\", but rows of {} are {}: {}", scenario.string(),
@@ -165,6 +175,7 @@ void plan_and_prove(const RunCommandOptions& options, const MemoryLimits& limits
   if (options.schedule.empty()) setup.decision = sim::plan_what_is_open(setup.scenario, setup.room);
   setup.schedule = sim::proved_schedule(setup.scenario, options.schedule);
   require_uncut_dynamic(setup.schedule, options.scenario.scenario.string());
+  require_uncut_balance(setup.schedule, options.scenario.scenario.string());
   try {
     require_tiers(setup.schedule, setup.scenario, options.schedule);
     require_drive_path(setup.schedule, setup.scenario, options.schedule);

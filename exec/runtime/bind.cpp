@@ -115,6 +115,7 @@ class OpBinder {
     b.layout = schedule_.layout(work.keep);
     b.window = own.window;
     b.loss_scale = 1.0 / static_cast<double>(schedule_.tokens_per_step());
+    b.balance_share = 1.0 / static_cast<double>(schedule_.micro_batches);
     b.gradient_type = numerics().sum_on_host ? numerics().gradient_link : numerics().gradient_sum;
     if (operand_uses(work.kind, work.pass).empty()) fail("its template has no such pass");
     const Operands operands = table_.of(op_, work);
@@ -268,7 +269,7 @@ class OpBinder {
   BoundWork make(const ReportWork&) const {
     BoundReport b;
     if (const Access* losses = reads(TensorKind::loss, model_.head_index()))
-      b.losses = need_as<const double>(losses, schedule_.micro_batches, "losses");
+      b.losses = need_as<const double>(losses, loss_numbers(model_.config) * schedule_.micro_batches, "losses");
     if (const Access* scalars = reads(TensorKind::step_scalars, -1))
       b.scalars = need_as<const StepScalars>(scalars, 1, "step scalars");
     if (const Access* trained = reads(TensorKind::trained_tokens, -1))

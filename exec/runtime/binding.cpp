@@ -28,7 +28,7 @@ std::int64_t TemplateBinding::bytes(TemplateOperand operand) const {
       return batch.is_cut()
                  ? kv_elements(*model, batch.past + batch.tokens()) * (tensor.element == ElementKind::fp32 ? 4 : 2)
                  : 0;
-    case Extent::micro_batches:
+    case Extent::micro_batches: return 8 * loss_numbers(model->config);
     case Extent::one: return 8;
     case Extent::none: break;
   }
@@ -45,7 +45,8 @@ void TemplateBinding::require_operands() const {
                         use.operand == TemplateOperand::workspace;
     const bool absent = use.operand == TemplateOperand::tied_weights && !model->config.tied_embeddings;
     const bool unread = use.operand == TemplateOperand::kv && !attends(pass, layout.keep);
-    if (!use.is_of(batch) || region || absent || unread || use.use == Use::may_write || place(use.operand) != nullptr)
+    if (!use.is_of(batch, model->config) || region || absent || unread || use.use == Use::may_write ||
+        place(use.operand) != nullptr)
       continue;
     throw std::logic_error("a template op is bound without its " + std::string(facts(use.operand).name));
   }

@@ -57,6 +57,7 @@ struct TemplateBinding {
   bool adds_keys = false;    // `kv_gradient` is added to, else overwritten
   double loss_scale = 1.0;   // factor of every gradient in windows: 1 / tokens of the whole step. Of packed rows it is
                              // 1 / `trained_tokens`, which the op reads
+  double balance_share = 1.0;  // of the load-balancing loss in the step's: 1 / micro-batches
 
   /// nullptr where the pass has no such operand.
   template <TemplateOperand operand>

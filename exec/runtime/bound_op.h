@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <variant>
 #include <vector>
 
@@ -71,7 +72,7 @@ struct BoundInput {
   std::int64_t vocabulary = 0;       // ids lie below it
 };
 struct BoundReport {
-  const double* losses = nullptr;  // [micro_batches], nullptr if the op reads none
+  const double* losses = nullptr;  // [micro_batches, loss_numbers], nullptr if the op reads none
   const StepScalars* scalars = nullptr;
   const double* trained_tokens = nullptr;  // nullptr: every token is trained on
 };
@@ -107,6 +108,9 @@ struct BoundOp {
 struct StepReport {
   std::int64_t step = 0;  // number of the optimizer step, from 1, resumed steps counted
   double loss = 0;        // mean over the step's tokens that are trained on, natural log; 0 if none is
+  // Of a model that asks for it, mean over the micro-batches, without its factor: loss + factor * balance_loss is what
+  // the gradients are of.
+  std::optional<double> balance_loss;
   std::int64_t trained_tokens = 0;
   double gradient_norm = 0;  // before clipping; 0 without clipping
   double learning_rate = 0;

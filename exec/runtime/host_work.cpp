@@ -25,12 +25,20 @@ void run_scalars(const BoundScalars& work, const BoundSchedule& bound, int step)
   if (work.trained_tokens != nullptr) skip_untrained(*work.out, *work.trained_tokens);
 }
 
+void add_losses(const double* losses, const BoundSchedule& bound, StepReport& report) {
+  const int numbers = loss_numbers(bound.model->config), micro_batches = bound.schedule->micro_batches;
+  for (int m = 0; m < micro_batches; ++m) report.loss += losses[numbers * m];
+  if (numbers == 1) return;
+  double sum = 0;
+  for (int m = 0; m < micro_batches; ++m) sum += losses[numbers * m + 1];
+  report.balance_loss = sum / micro_batches;
+}
+
 void run_report(const BoundReport& work, const BoundSchedule& bound, int step, const Stalls& stalls) {
   if (!bound.source.report) return;
   StepReport report;
   report.step = bound.source.number(step);
-  if (work.losses != nullptr)
-    for (int m = 0; m < bound.schedule->micro_batches; ++m) report.loss += work.losses[m];
+  if (work.losses != nullptr) add_losses(work.losses, bound, report);
   const double trained =
       work.trained_tokens != nullptr ? *work.trained_tokens : static_cast<double>(bound.schedule->tokens_per_step());
   report.trained_tokens = static_cast<std::int64_t>(trained);

@@ -3,11 +3,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
+#include <string>
 
 #include "shared/standard_streams.h"
 #include "shared/units.h"
 
 namespace penstock::exec {
+namespace {
+
+std::string balance_text(const std::optional<double>& loss) {
+  return loss ? fmt::format("  balance {:.6f}", *loss) : std::string();
+}
+
+}  // namespace
 
 std::string saved_text(std::int64_t step, const std::filesystem::path& folder) {
   return fmt::format("saved step {} to {}\n", step, folder.string());
@@ -26,9 +35,9 @@ void ConsoleLine::step_ended(const StepReport& report, double seconds) {
 }
 
 std::string ConsoleLine::line(const StepReport& report, double seconds) const {
-  std::string text =
-      fmt::format("step {:>5}  loss {:.6f}  norm {:<9.4g} lr {:.3e}  {:>9.1f} tokens/s", report.step, report.loss,
-                  report.gradient_norm, report.learning_rate, static_cast<double>(options_.tokens_per_step) / seconds);
+  std::string text = fmt::format("step {:>5}  loss {:.6f}{}  norm {:<9.4g} lr {:.3e}  {:>9.1f} tokens/s", report.step,
+                                 report.loss, balance_text(report.balance_loss), report.gradient_norm,
+                                 report.learning_rate, static_cast<double>(options_.tokens_per_step) / seconds);
   if (report.trained_tokens < options_.tokens_per_step)
     text += fmt::format(", {:.1f} trained", static_cast<double>(report.trained_tokens) / seconds);
   if (options_.bound_seconds > 0) text += fmt::format("  {:.0f} % of bound", 100 * options_.bound_seconds / seconds);
@@ -53,8 +62,8 @@ std::string ConsoleLine::bar(std::int64_t step, double seconds) const {
 void ConsoleLine::evaluating(std::int64_t step) { status_.show(fmt::format("evaluating after step {}", step)); }
 
 void ConsoleLine::evaluated(const EvaluationReport& report) {
-  print(fmt::format("eval {:>5}  loss {:.6f}  on held-out rows, in {}\n", report.step, report.loss,
-                    format_seconds(report.seconds)));
+  print(fmt::format("eval {:>5}  loss {:.6f}{}  on held-out rows, in {}\n", report.step, report.loss,
+                    balance_text(report.balance_loss), format_seconds(report.seconds)));
 }
 
 void ConsoleLine::saving(std::int64_t step) { status_.show(fmt::format("saving step {}", step)); }

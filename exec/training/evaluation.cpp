@@ -23,6 +23,7 @@ std::optional<EvaluationReport> Evaluation::run(const ExecutorOptions& executor)
     const auto trained = static_cast<double>(step.trained_tokens);
     if (step.trained_tokens > 0) report.loss += step.loss * trained;
     report.tokens += step.trained_tokens;
+    if (step.balance_loss) report.balance_loss = report.balance_loss.value_or(0) + *step.balance_loss;
   };
   ExecutorOptions options = executor;
   options.steps = steps_;
@@ -31,6 +32,7 @@ std::optional<EvaluationReport> Evaluation::run(const ExecutorOptions& executor)
   const ExecutorResult result = execute(bound_, backend_, options);
   if (result.steps < steps_) return std::nullopt;
   report.loss /= static_cast<double>(report.tokens);
+  if (report.balance_loss) *report.balance_loss /= steps_;
   report.seconds = static_cast<double>(now_ns() - begin) * 1e-9;
   return report;
 }

@@ -14,9 +14,10 @@
 namespace penstock::exec {
 
 struct EvaluationReport {
-  std::int64_t step = 0;    // after which it was made
-  double loss = 0;          // mean over those tokens of its rows that are trained on in such rows, natural log
-  std::int64_t tokens = 0;  // how many these are
+  std::int64_t step = 0;  // after which it was made
+  double loss = 0;        // mean over those tokens of its rows that are trained on in such rows, natural log
+  std::optional<double> balance_loss;  // as StepReport's, mean over the rows' micro-batches
+  std::int64_t tokens = 0;             // how many these are
   double seconds = 0;
 };
 

@@ -55,6 +55,7 @@ std::string line_of(const StepReport& report, double seconds, std::int64_t token
     line["stall_seconds"] = report.stalls.seconds;
     line["stall_share"] = report.stalls.share();
   }
+  if (report.balance_loss) line["balance_loss"] = *report.balance_loss;
   return line.dump() + "\n";
 }
 
@@ -114,7 +115,8 @@ void MetricsLog::step_ended(const StepReport& report, double seconds) {
 }
 
 void MetricsLog::evaluated(const EvaluationReport& report) {
-  const nlohmann::ordered_json line = {{"step", report.step}, {"eval_loss", report.loss}, {"seconds", report.seconds}};
+  nlohmann::ordered_json line = {{"step", report.step}, {"eval_loss", report.loss}, {"seconds", report.seconds}};
+  if (report.balance_loss) line["eval_balance_loss"] = *report.balance_loss;
   pending_ += line.dump() + "\n";
   write(report.step);
 }

@@ -114,10 +114,11 @@ class ValueCheck {
         value.version != wanted.version + steps_of(wanted, step_))
       return false;
     if (value.micro_batch == wanted.micro_batch) return held.origin == tier_address(schedule_, access);
-    // All losses together are the losses of the micro-batches, 8 bytes each.
+    // All losses together are the losses of the micro-batches, one behind the other.
     if (wanted.tensor != TensorKind::loss || wanted.micro_batch != -1) return false;
-    const std::int64_t piece = (start - tier_address(schedule_, access)) / 8;
-    return value.micro_batch == piece && held.origin == tier_address(schedule_, access) + 8 * piece;
+    const std::int64_t bytes = 8 * loss_numbers(schedule_.model);
+    const std::int64_t piece = (start - tier_address(schedule_, access)) / bytes;
+    return value.micro_batch == piece && held.origin == tier_address(schedule_, access) + bytes * piece;
   }
 
   /// Returns what lies at the access's first byte.

@@ -91,10 +91,11 @@ Operands OperandTable::of(const Op& op, const TemplateWork& work) const {
   operands.reads.reserve(uses.size());
   operands.writes.reserve(uses.size());
   for (const OperandUse& of : uses) {
-    const auto& [kind, pass, part, use, only] = of;
-    if (!of.is_of(schedule_.micro_batch)) continue;
+    const TemplateOperand part = of.operand;
+    const Use use = of.use;
+    if (!of.is_of(schedule_.micro_batch, model_.config)) continue;
     if (use >= Use::reads_past) {
-      if (attends(pass, work.keep)) add_chunks(op, part, use, operands);
+      if (attends(of.pass, work.keep)) add_chunks(op, part, use, operands);
       continue;
     }
     const std::optional<Operand> found = operand(op, work, part);

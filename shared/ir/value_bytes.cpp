@@ -32,11 +32,12 @@ std::int64_t value_bytes(const Schedule& schedule, const Model& model, const Val
     switch (of_tensor.extent) {
       case Extent::states: return layer.state_elements;
       case Extent::gradients: return layer.gradient_elements;
-      case Extent::boundary: return batch.tokens() * model.config.hidden;
+      case Extent::boundary: return boundary_bytes(model, batch) / 2;
       case Extent::step_tokens: return schedule.whole_step().sequences * schedule.micro_batch.token_row();
       case Extent::step_places: return packed ? schedule.tokens_per_step() : 0;
       case Extent::step_count: return packed ? 1 : 0;
-      case Extent::micro_batches: return value.micro_batch < 0 ? schedule.micro_batches : 1;
+      case Extent::micro_batches:
+        return loss_numbers(model.config) * (value.micro_batch < 0 ? schedule.micro_batches : 1);
       case Extent::one: return 1;
       case Extent::kept_region: return kept_region(model, layer.kind, batch, schedule.layout(keep)).bytes;
       case Extent::recomputed_region: return recomputed_region(model, layer.kind, batch, schedule.layout(keep)).bytes;

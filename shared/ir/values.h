@@ -35,11 +35,13 @@ enum class TensorKind {
                       // corrections, skip flag
   tokens,             // [int32 sequences x BatchShape::token_row] whole step; of windows inputs and, shifted by one,
                       // targets
-  boundary,           // [bf16 tokens x hidden] input of `layer` for one micro-batch
-  boundary_gradient,  // [bf16 tokens x hidden] gradient with respect to that input
+  boundary,           // [bf16 tokens x hidden, and what balances experts (balances() of
+                      // shared/model/activations.h)] input of `layer` for one micro-batch
+  boundary_gradient,  // [likewise] gradient with respect to that input
   kept,               // kept_region of `layer`, one micro-batch
   recomputed,         // recomputed_region of `layer`, one micro-batch
-  loss,       // [fp64 1] sum of token losses of one micro-batch; micro_batch -1: [fp64 micro-batches], all of them
+  loss,       // [fp64 loss_numbers] sum of token losses of one micro-batch (and the load-balancing loss); micro_batch
+              // -1: [fp64 micro-batches x loss_numbers], all of them
   workspace,  // garbage before and after; its label is never compared
   // Of packed rows, whole step; windows have none of them. Behind the others, for hashes count the enumerators.
   labels,           // [int32 sequences x sequence_length] what a place is to predict, or kIgnoredLabel
@@ -56,11 +58,11 @@ enum class TensorKind {
 enum class Extent {
   states,         // Layer::state_elements
   gradients,      // Layer::gradient_elements
-  boundary,       // tokens of a micro-batch x hidden
+  boundary,       // boundary_bytes / 2 of a micro-batch
   step_tokens,    // sequences of the step x BatchShape::token_row
   step_places,    // sequences of the step x sequence_length; 0 in windows
   step_count,     // 1; 0 in windows
-  micro_batches,  // 1, or one for each micro-batch of the step
+  micro_batches,  // loss_numbers, or so many for each micro-batch of the step
   one,
   kept_region,
   recomputed_region,  // bytes of a region of shared/model/activations.h
@@ -129,7 +131,8 @@ enum class TemplateOperand {
   output_gradient,  // of the boundary behind the layer
   input_gradient,   // of the boundary in front of it; may be `output_gradient`
   gradient,         // of the layer's weights: a gradient_sum, or a gradient_part where the host sums
-  loss,             // sum over the micro-batch of token losses (natural log), not averaged
+  loss,  // sum over the micro-batch of token losses (natural log), not averaged; with loss_numbers 2, behind it
+         // the load-balancing loss
   workspace,
   labels,  // the micro-batch's rows, as the next
   document_starts,
@@ -202,9 +205,11 @@ struct OperandUse {
   TemplateOperand operand;
   Use use;
   std::optional<BatchKind> only = {};  // none: whatever the rows are
+  bool of_balance = false;             // where the model asks for the load-balancing loss, which leaves padding out
 
-  constexpr bool is_of(const BatchShape& rows) const {
-    return (!only || *only == rows.kind) && (rows.is_cut() || !is_of_chunks(operand));
+  constexpr bool is_of(const BatchShape& rows, const ModelConfig& config) const {
+    return (!only || *only == rows.kind) && (rows.is_cut() || !is_of_chunks(operand)) &&
+           (!of_balance || balances(config));
   }
 };
 
@@ -224,6 +229,7 @@ inline constexpr OperandUse kOperandUses[] = {
     {LayerKind::decoder, Pass::forward, TemplateOperand::weights, Use::reads},
     {LayerKind::decoder, Pass::forward, TemplateOperand::input, Use::reads},
     {LayerKind::decoder, Pass::forward, TemplateOperand::document_starts, Use::reads, BatchKind::packed},
+    {LayerKind::decoder, Pass::forward, TemplateOperand::labels, Use::reads, BatchKind::packed, true},
     {LayerKind::decoder, Pass::forward, TemplateOperand::kv, Use::reads_past},
     {LayerKind::decoder, Pass::forward, TemplateOperand::output, Use::writes},
     {LayerKind::decoder, Pass::forward, TemplateOperand::kv, Use::writes},
@@ -234,6 +240,7 @@ inline constexpr OperandUse kOperandUses[] = {
     {LayerKind::decoder, Pass::recompute, TemplateOperand::input, Use::reads},
     {LayerKind::decoder, Pass::recompute, TemplateOperand::kept, Use::reads},
     {LayerKind::decoder, Pass::recompute, TemplateOperand::document_starts, Use::reads, BatchKind::packed},
+    {LayerKind::decoder, Pass::recompute, TemplateOperand::labels, Use::reads, BatchKind::packed, true},
     {LayerKind::decoder, Pass::recompute, TemplateOperand::kv, Use::reads_through},
     {LayerKind::decoder, Pass::recompute, TemplateOperand::recomputed, Use::writes},
     {LayerKind::decoder, Pass::recompute, TemplateOperand::output, Use::may_write},
@@ -245,6 +252,7 @@ inline constexpr OperandUse kOperandUses[] = {
     {LayerKind::decoder, Pass::backward, TemplateOperand::recomputed, Use::reads},
     {LayerKind::decoder, Pass::backward, TemplateOperand::output_gradient, Use::reads},
     {LayerKind::decoder, Pass::backward, TemplateOperand::document_starts, Use::reads, BatchKind::packed},
+    {LayerKind::decoder, Pass::backward, TemplateOperand::labels, Use::reads, BatchKind::packed, true},
     {LayerKind::decoder, Pass::backward, TemplateOperand::kv, Use::reads_through},
     {LayerKind::decoder, Pass::backward, TemplateOperand::input_gradient, Use::writes},
     {LayerKind::decoder, Pass::backward, TemplateOperand::kv_gradient, Use::adds_through},
@@ -257,6 +265,7 @@ inline constexpr OperandUse kOperandUses[] = {
     {LayerKind::decoder, Pass::input_backward, TemplateOperand::recomputed, Use::reads},
     {LayerKind::decoder, Pass::input_backward, TemplateOperand::output_gradient, Use::reads},
     {LayerKind::decoder, Pass::input_backward, TemplateOperand::document_starts, Use::reads, BatchKind::packed},
+    {LayerKind::decoder, Pass::input_backward, TemplateOperand::labels, Use::reads, BatchKind::packed, true},
     {LayerKind::decoder, Pass::input_backward, TemplateOperand::kv, Use::reads_through},
     {LayerKind::decoder, Pass::input_backward, TemplateOperand::input_gradient, Use::writes},
     {LayerKind::decoder, Pass::input_backward, TemplateOperand::kv_gradient, Use::adds_through},

@@ -10,6 +10,7 @@ namespace {
 
 constexpr std::int64_t kBf16 = 2;
 constexpr std::int64_t kFp32 = 4;
+constexpr std::int64_t kFp64 = 8;
 constexpr std::int64_t kInt32 = 4;
 
 std::int64_t align_up(std::int64_t bytes) { return (bytes + kFieldAlignment - 1) / kFieldAlignment * kFieldAlignment; }
@@ -136,7 +137,9 @@ BatchShape chunk_of(BatchShape sequence, int chunk) {
 std::int64_t kv_elements(const Model& model, std::int64_t tokens) { return tokens * 2 * model.key_columns(); }
 
 std::int64_t boundary_bytes(const Model& model, BatchShape batch) {
-  return batch.tokens() * model.config.hidden * kBf16;
+  const ModelConfig& config = model.config;
+  if (!balances(config)) return batch.tokens() * config.hidden * kBf16;
+  return balance_offset_bytes(config, batch) + align_up(balance_elements(config) * kFp64);
 }
 
 bool mlp_recomputed_in_backward(BatchShape batch, const LayoutOptions& options) {

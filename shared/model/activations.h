@@ -238,8 +238,23 @@ Region kept_region(const Model& model, LayerKind kind, BatchShape batch, const L
 Region recomputed_region(const Model& model, LayerKind kind, BatchShape batch, const LayoutOptions& options);
 Region workspace_region(const Model& model, LayerKind kind, Pass pass, BatchShape batch, const LayoutOptions& options);
 
-/// Bytes of one boundary activation (or its gradient): tokens * hidden * 2.
+/// Bytes of one boundary activation (or its gradient): tokens * hidden * 2, and what balances experts, if the model asks
+/// for it.
 std::int64_t boundary_bytes(const Model& model, BatchShape batch);
+
+/// The load-balancing loss is of all layers of a micro-batch together: what each adds travels behind the rows of the
+/// boundary, and what backward needs of it behind those of the boundary's gradient. Two doubles for each expert:
+///   boundary            [experts] choices so far, [experts] probabilities so far, added up over tokens and layers
+///   boundary_gradient   [experts] gradient of the loss with respect to each such sum, [experts] 0
+constexpr bool balances(const ModelConfig& config) { return config.experts.count > 0 && config.experts.balance > 0; }
+constexpr std::int64_t balance_elements(const ModelConfig& config) { return 2 * config.experts.count; }
+/// Bytes from the boundary's first row to them; `element_bytes` of the rows.
+inline std::int64_t balance_offset_bytes(const ModelConfig& config, BatchShape batch, std::int64_t element_bytes = 2) {
+  return (batch.tokens() * config.hidden * element_bytes + kFieldAlignment - 1) / kFieldAlignment * kFieldAlignment;
+}
+/// Numbers (fp64) that the head leaves of a micro-batch: the sum of token losses and, where the model asks for it, the
+/// load-balancing loss, without its factor.
+constexpr int loss_numbers(const ModelConfig& config) { return balances(config) ? 2 : 1; }
 
 /// Keys and values of so many tokens of a layer, as later chunks of a cut sequence find them: [tokens, 2 key_columns],
 /// all key heads of a token and then all value heads, after norm and rotary.

@@ -14,7 +14,7 @@ static_assert(
     [] {
       for (std::size_t i = 0; i < kKernelNames.size(); ++i)
         if (static_cast<std::size_t>(kKernelNames[i].kernel) != i) return false;
-      return kKernelNames.size() == static_cast<std::size_t>(KernelId::queries) + 1;
+      return kKernelNames.size() == static_cast<std::size_t>(KernelId::expert_balance) + 1;
     }(),
     "kKernelNames is in the order of KernelId");
 
@@ -56,7 +56,8 @@ bool has_part(const PassOptions& o, Part part) {
     case Part::route:
     case Part::experts_gate_up_chunk: return experts(gate_up);
     case Part::experts_order_chunk: return experts(gate_up || (makes && output));
-    case Part::experts_output_chunk: return experts(makes && output);
+    case Part::experts_output_chunk:
+    case Part::experts_output: return experts(makes && output);
     case Part::route_again:
     case Part::experts_gate_up_again: return experts(backward && later);
     case Part::experts_backward_begin:

@@ -89,6 +89,8 @@ enum class KernelId : std::uint8_t {
   chunk_attention,
   chunk_attention_backward,
   queries,
+  // experts, where the model asks for the load-balancing loss
+  expert_balance,
 };
 
 struct KernelName {
@@ -159,6 +161,7 @@ inline constexpr std::array kKernelNames{
     KernelName{KernelId::chunk_attention, "chunk attention"},
     KernelName{KernelId::chunk_attention_backward, "chunk attention backward"},
     KernelName{KernelId::queries, "queries"},
+    KernelName{KernelId::expert_balance, "expert balance"},
 };
 
 constexpr std::string_view kernel_name(KernelId kernel) { return kKernelNames[static_cast<std::size_t>(kernel)].name; }
@@ -190,6 +193,7 @@ enum class Part {
   experts_order_chunk,  // by chunks of tokens, as the next
   experts_gate_up_chunk,
   experts_output_chunk,
+  experts_output,  // all tokens
   experts_backward_begin,
   experts_gate_up_again,
   experts_backward,
@@ -362,6 +366,9 @@ inline constexpr auto kTemplateKernels = [] {
               }),
       elementwise(Part::experts_output_chunk, expert_sum,
                   [](const S& s) { return 2 * s.choices * s.hidden + 4 * s.rows * s.hidden; }),
+      elementwise(
+          Part::experts_output, expert_balance, [](const S& s) { return 4 * s.rows * s.experts + 4 * s.choices; },
+          balances),
 
       matmul(
           Part::route_again, router,

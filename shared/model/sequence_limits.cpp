@@ -41,12 +41,6 @@ std::vector<std::string> length_notes(const ModelConfig& config, std::int64_t se
 
 void require_computed(const ModelConfig& config, std::int64_t sequence_length, BatchKind rows,
                       const std::string& place) {
-  if (config.experts.balance > 0)
-    throw InputError(
-        fmt::format("{}: {} asks for the load-balancing loss of its experts (output_router_logits, with "
-                    "router_aux_loss_coef = {}), which the executor does not compute; expected "
-                    "\"output_router_logits\": false",
-                    place, config.name, config.experts.balance));
   if (const std::string why = rope_not_computed(config, sequence_length, rows); !why.empty())
     throw InputError(place + ": " + why);
 }

@@ -44,7 +44,7 @@ class StepWriter {
         optimizer_(writer_, gradients_, activations_.workspace_place()),
         weights_(writer_, optimizer_.upload_places()),
         inputs_(writer_) {
-    const std::int64_t losses = 8 * plan.micro_batches;
+    const std::int64_t losses = loss_bytes() * plan.micro_batches;
     const Value all{TensorKind::loss, plan.head};
     loss_host_ = Writer::access(writer_.buffer(TierKind::dram, losses, "loss (host)"), losses, all);
     loss_ = Writer::access(writer_.buffer(TierKind::hbm, losses, "loss"), losses, all);
@@ -157,6 +157,8 @@ class StepWriter {
     }
   }
 
+  std::int64_t loss_bytes() const { return std::int64_t{8} * loss_numbers(plan_.model.config); }
+
   /// The pass of a template, with the operands that it has.
   void template_op(const char* name, int index, int layer, int position, int micro_batch, Pass pass) {
     const Slot slot{index, layer, position, micro_batch, pass};
@@ -168,7 +170,7 @@ class StepWriter {
     op.phase = pass == Pass::forward ? Phase::forward : is_loss(pass) ? Phase::loss : Phase::backward;
     op.work = TemplateWork{plan_.kind(layer), pass, plan_.keep(layer)};
     for (const OperandUse& use : operand_uses(plan_.kind(layer), pass))
-      if (use.is_of(plan_.batch)) add_operand(op, use, slot);
+      if (use.is_of(plan_.batch, plan_.model.config)) add_operand(op, use, slot);
     writer_.add(std::move(op));
   }
 
@@ -223,7 +225,8 @@ class StepWriter {
         break;
       case TemplateOperand::kv_gradient: keys_.add_gradients(op, layer, micro_batch); break;
       case TemplateOperand::loss:
-        accesses.push_back({loss_.buffer, 8 * micro_batch, 8, {TensorKind::loss, layer, 0, micro_batch}});
+        accesses.push_back(
+            {loss_.buffer, loss_bytes() * micro_batch, loss_bytes(), {TensorKind::loss, layer, 0, micro_batch}});
         break;
       case TemplateOperand::workspace:
         if (const std::int64_t bytes = plan_.workspace_bytes(layer, pass); bytes > 0)

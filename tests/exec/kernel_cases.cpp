@@ -41,6 +41,10 @@ ModelConfig with_experts(ModelConfig c, std::int64_t count, std::int64_t per_tok
       .count = count, .per_token = per_token, .intermediate = width, .normalised = normalised, .dense_layers = {}};
   return c;
 }
+ModelConfig with_balance(ModelConfig c) {
+  c.experts.balance = 0.5;
+  return c;
+}
 ModelConfig with_whole_qk_norm(ModelConfig c) {
   c.qk_norm = c.qk_norm_whole = true;
   return c;
@@ -168,6 +172,29 @@ const std::vector<KernelCase>& kernel_cases() {
        fp32,
        true,
        {4, 1, 3}},
+      {"experts_balanced",
+       with_balance(with_qk_norm(with_experts(config(192, 384, 4, 2, 128, 768), 16, 4, 96, true))),
+       {2, 100}},
+      {"experts_balanced_packed_odd",
+       with_balance(with_experts(config(100, 172, 5, 1, 20, 333), 7, 3, 37, false)),
+       packed(2, 120),
+       {64, 50},
+       fp32,
+       false,
+       {70, 31, 13}},
+      {"tiny_experts_balanced",
+       with_balance(with_whole_qk_norm(with_experts(config(10, 14, 2, 2, 6, 13), 5, 2, 3, false))),
+       {2, 5},
+       {4, 0},
+       fp32,
+       true},
+      {"tiny_experts_balanced_packed",
+       with_balance(with_experts(config(6, 10, 3, 1, 2, 11), 4, 2, 1, true)),
+       packed(2, 9),
+       {},
+       fp32,
+       true,
+       {4, 1, 3}},
       {"window_past_tiles", with_window(config(256, 320, 4, 2, 64, 512), 70), {2, 300}},
       {"window_of_one_yarn", with_yarn(with_window(config(100, 172, 5, 1, 20, 333), 1)), {2, 37}},
       {"packed_window_yarn",
@@ -269,7 +296,7 @@ BoundCase::BoundCase(const KernelCase& c, const CaseOp& op) : op_(op), model_(ma
                                                       {TemplateOperand::document_starts, rows_.document_starts.data()},
                                                       {TemplateOperand::trained_tokens, &trained_tokens_}};
   for (const OperandUse& use : operand_uses(op.kind, op.pass)) {
-    if (!use.is_of(c.batch)) continue;
+    if (!use.is_of(c.batch, c.config)) continue;
     if (const auto input = inputs.find(use.operand); input != inputs.end()) {
       binding_.set(use.operand, input->second);
       continue;

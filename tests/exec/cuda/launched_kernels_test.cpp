@@ -67,7 +67,12 @@ void grouped_weight_gradient(const ExpertRows&, const std::uint16_t*, const std:
                              std::int64_t, std::int64_t, std::int64_t, LibraryWorkspace, Stream) {}
 void expert_choice(const Experts&, const float*, std::int64_t, std::int32_t*, float*, Stream) {}
 void expert_choice_backward(const Experts&, const float*, std::int64_t, const std::int32_t*, const float*, const float*,
-                            const SplitGradient&, Stream) {}
+                            const BalanceGradient&, const SplitGradient&, Stream) {}
+void balance_begin(double*, std::int64_t, Stream) {}
+void balance_pass_on(const double*, double*, std::int64_t, Stream) {}
+void expert_balance(const Experts&, const float*, const std::int32_t*, std::int64_t, const RowLabels&, const double*,
+                    double*, LibraryWorkspace, Stream) {}
+void expert_balance_loss(const Experts&, const double*, double, double*, double*, Stream) {}
 void expert_order(const Experts&, const std::int32_t*, std::int64_t, const RowPlaces&, LibraryWorkspace, Stream) {}
 void expert_rows(const Experts&, const RowPlaces&, const std::uint16_t*, std::uint16_t*, std::int64_t, std::int64_t,
                  Stream) {}

@@ -4,6 +4,7 @@
 #include "exec/cuda/templates.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <stdexcept>
@@ -79,7 +80,8 @@ struct Result {
   std::vector<std::uint16_t> output, input_gradient, kept, recomputed;
   std::vector<std::uint16_t> kv;  // of chunks
   std::vector<float> gradient, kv_gradient;
-  double loss = 0;
+  std::vector<double> balance;  // behind the output, or the input's gradient, where experts are balanced
+  double loss = 0, balance_loss = 0;
 
   bool operator==(const Result&) const = default;
 };
@@ -112,8 +114,14 @@ class OpUnderTest {
     elements_ = batch.tokens() * c.config.hidden;
     weights = layer_weights(model_, index);
     tied_weights = layer_weights(model_, 0);
-    input = random_bf16("input", elements_, 0, 1);
-    output_gradient = random_bf16("output gradient", elements_, 0, 1);
+    boundary_elements_ = boundary_bytes(model_, batch) / 2;
+    input = random_bf16("input", boundary_elements_, 0, 1);
+    output_gradient = random_bf16("output gradient", boundary_elements_, 0, 1);
+    if (balances(c.config))
+      for (std::int64_t i = 0; i < balance_elements(c.config); ++i) {
+        balance_of(input)[i] = static_cast<double>(i % 5 + 1);
+        balance_of(output_gradient)[i] = 0.01 * static_cast<double>(i % 3);
+      }
     rows_ = case_rows(c);
     tokens = rows_.tokens;
     trained_tokens_ = static_cast<double>(rows_.trained);
@@ -135,18 +143,24 @@ class OpUnderTest {
     std::vector<std::byte> gradient(
         static_cast<std::size_t>(has_gradient() ? gradient_elements_ * element_bytes(b.gradient_type) : 0));
     Result result;
-    result.output.resize(static_cast<std::size_t>(elements_));
-    result.input_gradient.resize(static_cast<std::size_t>(elements_));
+    result.output.resize(static_cast<std::size_t>(boundary_elements_));
+    result.input_gradient.resize(static_cast<std::size_t>(boundary_elements_));
+    std::array<double, 2> losses{};
     result.kept = kept;
     result.recomputed = recomputed;
     bind(b, weights.data(), tied_weights.data(), tokens.data(), input.data(), result.output.data(),
          reinterpret_cast<std::byte*>(result.kept.data()), reinterpret_cast<std::byte*>(result.recomputed.data()),
-         workspace.data(), output_gradient.data(), result.input_gradient.data(), gradient.data(), &result.loss);
+         workspace.data(), output_gradient.data(), result.input_gradient.data(), gradient.data(), losses.data());
     bind_packed(b, rows_.labels.data(), rows_.document_starts.data(), &trained_tokens_);
     result.kv = kv;
     result.kv_gradient.resize(kv.size());
     bind_chunk(b, result.kv.data(), result.kv_gradient.data());
     run_template_host(b);
+    result.loss = losses[0];
+    result.balance_loss = losses[1];
+    take_balance(b.get<TemplateOperand::output>() != nullptr ? result.output : result.input_gradient, result);
+    result.output.resize(static_cast<std::size_t>(elements_));
+    result.input_gradient.resize(static_cast<std::size_t>(elements_));
     result.gradient = widened(gradient, b.gradient_type);
     return result;
   }
@@ -158,7 +172,7 @@ class OpUnderTest {
     b.layout.library_bytes = library_workspace_bytes(model_, b.batch);
     DeviceMemory workspace(workspace_region(model_, b.kind, b.pass, b.batch, b.layout).bytes);
     DeviceMemory gradient(has_gradient() ? gradient_elements_ * element_bytes(b.gradient_type) : 0);
-    DeviceMemory output(2 * elements_), input_gradient(2 * elements_), loss(8);
+    DeviceMemory output(2 * boundary_elements_), input_gradient(2 * boundary_elements_), loss(16);
     const DeviceMemory d_weights = to_device(weights), d_tied = to_device(tied_weights), d_tokens = to_device(tokens);
     const DeviceMemory d_input = to_device(input), d_output_gradient = to_device(output_gradient);
     DeviceMemory d_kept = to_device(kept), d_recomputed = to_device(recomputed);
@@ -191,13 +205,22 @@ class OpUnderTest {
     result.kv = to_host<std::uint16_t>(d_kv, static_cast<std::int64_t>(kv.size()));
     result.kv_gradient = to_host<float>(d_kv_gradient, static_cast<std::int64_t>(kv.size()));
     result.recomputed = to_host<std::uint16_t>(d_recomputed, static_cast<std::int64_t>(recomputed.size()));
-    if (b.get<TemplateOperand::output>()) result.output.resize(static_cast<std::size_t>(elements_));
+    if (b.get<TemplateOperand::output>()) result.output.resize(static_cast<std::size_t>(boundary_elements_));
     read(result.output,
          b.get<TemplateOperand::output>() == out ? (out == d_input.as<std::uint16_t>() ? d_input : output) : output);
-    if (b.get<TemplateOperand::input_gradient>()) result.input_gradient.resize(static_cast<std::size_t>(elements_));
+    if (b.get<TemplateOperand::input_gradient>())
+      result.input_gradient.resize(static_cast<std::size_t>(boundary_elements_));
     read(result.input_gradient, d_in == d_output_gradient.as<std::uint16_t>() ? d_output_gradient : input_gradient);
     result.gradient = widened(to_host<std::byte>(gradient, gradient.bytes()), b.gradient_type);
-    if (b.get<TemplateOperand::loss>()) result.loss = to_host<double>(loss, 1).front();
+    for (std::vector<std::uint16_t>* values : {&result.output, &result.input_gradient})
+      if (!values->empty()) {
+        take_balance(*values, result);
+        values->resize(static_cast<std::size_t>(elements_));
+      }
+    if (b.get<TemplateOperand::loss>()) {
+      result.loss = to_host<double>(loss, 2).front();
+      if (balances(model_.config)) result.balance_loss = to_host<double>(loss, 2).back();
+    }
     return result;
   }
 
@@ -208,6 +231,15 @@ class OpUnderTest {
  private:
   static void read(std::vector<std::uint16_t>& values, const DeviceMemory& memory) {
     if (!values.empty()) memory.download(values.data(), static_cast<std::int64_t>(2 * values.size()));
+  }
+
+  double* balance_of(std::vector<std::uint16_t>& boundary) const {
+    return reinterpret_cast<double*>(boundary.data() + balance_offset_bytes(model_.config, binding_.batch) / 2);
+  }
+  void take_balance(std::vector<std::uint16_t>& boundary, Result& result) const {
+    if (!balances(model_.config) || boundary.empty()) return;
+    const double* const from = balance_of(boundary);
+    result.balance.assign(from, from + balance_elements(model_.config));
   }
 
   /// Gives the op the operands that its pass has, and no others.
@@ -248,7 +280,7 @@ class OpUnderTest {
   TemplateBinding binding_;
   PackedRows rows_;
   double trained_tokens_ = 0;
-  std::int64_t elements_ = 0, gradient_elements_ = 0;
+  std::int64_t elements_ = 0, boundary_elements_ = 0, gradient_elements_ = 0;  // of rows; and what is behind them
 };
 
 void expect_gradients_close(const OpUnderTest& op, const Result& gpu, const Result& host) {
@@ -326,6 +358,16 @@ TEST_P(CudaTemplatesTest, DecoderForwardMatchesHost) {
     EXPECT_LT(relative_error(gpu.kv, host.kv), kActivationTolerance);
   }
   EXPECT_EQ(op.gpu(templates, true).output, gpu.output);
+  ASSERT_EQ(gpu.balance.size(), host.balance.size());
+  double choices = 0, host_choices = 0;
+  for (std::size_t i = 0; i < gpu.balance.size(); ++i) {
+    if (i < gpu.balance.size() / 2) {
+      choices += gpu.balance[i], host_choices += host.balance[i];
+    } else {
+      EXPECT_NEAR(gpu.balance[i], host.balance[i], kActivationTolerance * host.balance[i]) << i;
+    }
+  }
+  EXPECT_EQ(choices, host_choices);
 }
 
 // From the same middle on, so that routers meet the same values.
@@ -396,6 +438,7 @@ TEST_P(CudaTemplatesTest, DecoderBackwardMatchesHost) {
   op.kv = made.kv;
   const Result host = op.host(), gpu = op.gpu(templates);
   EXPECT_LT(relative_error(gpu.input_gradient, host.input_gradient), kGradientTolerance);
+  EXPECT_EQ(gpu.balance, host.balance);  // passed on
   if (!op.kv.empty()) {
     EXPECT_LT(relative_error(gpu.kv_gradient, host.kv_gradient), kGradientTolerance);
     EXPECT_EQ(op.gpu(templates).kv_gradient, gpu.kv_gradient);
@@ -432,6 +475,10 @@ TEST_P(CudaTemplatesTest, HeadMatchesHost) {
   OpUnderTest op(GetParam(), LayerKind::head, Pass::loss);
   const Result host = op.host(), gpu = op.gpu(templates);
   EXPECT_NEAR(gpu.loss, host.loss, 2e-3 * host.loss);
+  EXPECT_NEAR(gpu.balance_loss, host.balance_loss, 1e-12 * host.balance_loss);
+  ASSERT_EQ(gpu.balance.size(), host.balance.size());
+  for (std::size_t i = 0; i < gpu.balance.size(); ++i)
+    EXPECT_NEAR(gpu.balance[i], host.balance[i], 1e-12 * host.balance[i]) << i;
   EXPECT_LT(relative_error(gpu.input_gradient, host.input_gradient), kGradientTolerance);
   expect_gradients_close(op, gpu, host);
   const Result again = op.gpu(templates);

@@ -13,8 +13,10 @@
 #include <thread>
 #include <vector>
 
+#include "exec/host/balance.h"
 #include "exec/host/scratch.h"
 #include "exec/runtime/run_memory.h"
+#include "shared/ignored_label.h"
 #include "tests/exec/host/tiny_models.h"
 
 namespace penstock::exec {
@@ -64,6 +66,55 @@ TEST(ChooseExperts, NanIsChosenAndSeen) {
   EXPECT_TRUE(std::isnan(chosen.weights[0]));
   const Chosen none = choose({.count = 2, .per_token = 2, .normalised = false, .dense_layers = {}}, {kNan, kNan});
   EXPECT_EQ(none.choice, (std::vector<std::int32_t>{0, 1}));
+}
+
+// Probabilities of both tokens are those of kLogits, and both choose experts 1 and 2: f = (0, 1, 1, 0), 4 (1/2 + 1/4) = 3.
+TEST(Balance, IsExpertsTimesTheSumOfChoicesAndProbabilities) {
+  const Experts experts{.count = 4, .per_token = 2, .dense_layers = {}};
+  std::vector<double> logits = kLogits;
+  logits.insert(logits.end(), kLogits.begin(), kLogits.end());
+  const Chosen chosen = choose(experts, logits);
+  std::vector<double> sums(8, 0.0), gradient(8);
+  const RealTokens windows({1, 2}, nullptr, nullptr);
+  add_balance(experts, logits.data(), chosen.choice.data(), windows, sums.data(), sums.data());
+  EXPECT_EQ(std::vector<double>(sums.begin(), sums.begin() + 4), (std::vector<double>{0, 2, 2, 0}));
+  EXPECT_NEAR(balance_loss(experts, sums.data(), 0.5, gradient.data()), 3, 1e-14);
+  EXPECT_NEAR(gradient[1], 0.5 * 4 / 2, 1e-14);  // scale x experts x f / n
+  EXPECT_EQ(gradient[0], 0);
+  EXPECT_EQ(balance_loss(experts, sums.data(), 0.5, nullptr), balance_loss(experts, sums.data(), 1, gradient.data()));
+  // A second layer with the same choices doubles the sums and not the loss.
+  std::vector<double> both(8);
+  add_balance(experts, logits.data(), chosen.choice.data(), windows, sums.data(), both.data());
+  EXPECT_NEAR(balance_loss(experts, both.data(), 1, nullptr), 3, 1e-14);
+}
+
+TEST(Balance, LeavesOutPaddingAndNotWhatIsMerelyRead) {
+  const Experts experts{.count = 4, .per_token = 1, .dense_layers = {}};
+  std::vector<double> logits;
+  for (int token = 0; token < 8; ++token) logits.insert(logits.end(), kLogits.begin(), kLogits.end());
+  const Chosen chosen = choose(experts, logits);
+  // Two rows of four places: a document and padding, and two documents of which only the second place of each counts.
+  const std::vector<std::int32_t> starts{0, 0, 2, 2, 0, 0, 2, 2};
+  const std::vector<std::int32_t> labels{
+      5, kIgnoredLabel, kIgnoredLabel, kIgnoredLabel, kIgnoredLabel, 5, kIgnoredLabel, 5};
+  const RealTokens tokens({2, 4, BatchKind::packed}, labels.data(), starts.data());
+  std::vector<double> sums(8, 0.0), d_logits(logits.size(), 0.0);
+  add_balance(experts, logits.data(), chosen.choice.data(), tokens, sums.data(), sums.data());
+  EXPECT_EQ(sums[1], 6);
+  EXPECT_NEAR(sums[4], 6.0 / 8, 1e-14);
+  const std::vector<double> gradient{0, 1, 0, 0};
+  add_balance_gradient(experts, logits.data(), tokens, gradient.data(), d_logits.data());
+  EXPECT_NEAR(d_logits[1], 0.5 * (1 - 0.5), 1e-14);
+  EXPECT_NEAR(d_logits[4], 0.125 * -0.5, 1e-14);
+  EXPECT_EQ(d_logits[2 * 4 + 1], 0);
+  EXPECT_EQ(d_logits[3 * 4 + 1], 0);
+  // Nothing but padding has no loss.
+  const std::vector<std::int32_t> none(8, kIgnoredLabel), whole(8, 0);
+  std::vector<double> nothing(8, 0.0);
+  add_balance(experts, logits.data(), chosen.choice.data(),
+              RealTokens({2, 4, BatchKind::packed}, none.data(), whole.data()), nothing.data(), nothing.data());
+  EXPECT_EQ(balance_loss(experts, nothing.data(), 1, d_logits.data()), 0);
+  EXPECT_EQ(d_logits[1], 0);
 }
 
 TEST(OrderRows, IsByExpertsThenByTokens) {
@@ -139,7 +190,7 @@ class ExpertModels : public testing::TestWithParam<ModelConfig> {
 TEST_P(ExpertModels, GradientsAgreeWithCentralDifferences) {
   const double scale = 1.0 / 14, step = 1e-5;
   const WholeRun run = run_in_double(model_, kBatch, kChunks, weights_, tokens_, scale, true);
-  const auto loss = [&] { return scale * loss_in_double(model_, kBatch, kChunks, weights_, tokens_); };
+  const auto loss = [&] { return loss_in_double(model_, kBatch, kChunks, weights_, tokens_, scale); };
   for (const Layer& layer : model_.layers) {
     if (!is_decoder(layer.kind)) continue;
     auto& weights = weights_[static_cast<std::size_t>(layer.index)];

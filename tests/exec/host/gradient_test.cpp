@@ -33,7 +33,7 @@ void check_every_parameter(const ModelConfig& config) {
   const double scale = 1.0 / static_cast<double>(kBatch.tokens());
   const WholeRun run = run_in_double(model, kBatch, kChunks, weights, tokens, scale, true);
   const std::vector<std::vector<double>> gradients = parameter_gradients(model, run);
-  const auto scaled_loss = [&] { return scale * loss_in_double(model, kBatch, kChunks, weights, tokens); };
+  const auto scaled_loss = [&] { return loss_in_double(model, kBatch, kChunks, weights, tokens, scale); };
   for (const Layer& layer : model.layers)
     for (const ParameterTensor& tensor : layer.tensors) {
       double worst = 0, largest = 0;
@@ -84,9 +84,9 @@ TEST(Gradient, LongSequenceAgreesWithCentralDifferences) {
     const auto at = static_cast<std::size_t>(model.decoder.qkv + i);
     const double before = weights[1][at];
     weights[1][at] = before + kStep;
-    const double above = scale * loss_in_double(model, batch, {}, weights, tokens);
+    const double above = loss_in_double(model, batch, {}, weights, tokens, scale);
     weights[1][at] = before - kStep;
-    const double below = scale * loss_in_double(model, batch, {}, weights, tokens);
+    const double below = loss_in_double(model, batch, {}, weights, tokens, scale);
     weights[1][at] = before;
     ASSERT_NEAR((above - below) / (2 * kStep), run.gradients[1][at], kTolerance) << "element " << i << " of q, k, v";
   }

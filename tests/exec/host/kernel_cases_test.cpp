@@ -86,7 +86,7 @@ TEST(HostKernels, GradientsAgreeWithCentralDifferences) {
           for (std::size_t i = 0; i < direction.size(); ++i)
             own[static_cast<std::size_t>(tensor.offset) + i] =
                 before[static_cast<std::size_t>(tensor.offset) + i] + step * direction[i];
-          return scale * loss_in_double(model, c.batch, c.chunking, weights, tokens);
+          return loss_in_double(model, c.batch, c.chunking, weights, tokens, scale);
         };
         const double numeric = (loss_at(kStep) - loss_at(-kStep)) / (2 * kStep);
         own = before;

@@ -92,7 +92,8 @@ class PackedRowsOf : public testing::TestWithParam<ModelConfig> {
   /// Through the templates, in bf16.
   WholeRun in_bf16(BatchShape batch, const TinyRows& rows) const {
     const TemplateResult result = run_templates(model_, batch, weights_, {rows}, {.keep = Keep::input});
-    WholeRun run{result.losses[0], {}};
+    WholeRun run;
+    run.loss = result.losses[0];
     for (const auto& gradient : result.gradients)
       run.gradients.push_back(widened_gradient(gradient, ElementType::fp32));
     return run;
@@ -184,7 +185,7 @@ TEST(PackedLoss, IsTheLabelsThatCount) {
     weights.back()[static_cast<std::size_t>(model.head.final_norm + i)] = 0;
   const TinyRows row = row_of({document(model, 9, 2, 5), document(model, 4, 0, 1)}, 15);
   const double each = std::log(static_cast<double>(model.config.vocabulary));
-  EXPECT_NEAR(loss_in_double(model, packed(1, 15), {}, weights, row), (6 + 3) * each, 1e-12);
+  EXPECT_NEAR(loss_in_double(model, packed(1, 15), {}, weights, row, 1.0), (6 + 3) * each, 1e-12);
   const TemplateResult result = run_templates(model, packed(1, 15), weights, {row}, {});
   EXPECT_NEAR(result.losses[0], (6 + 3) * each, 1e-5);
 }

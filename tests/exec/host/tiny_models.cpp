@@ -106,7 +106,7 @@ class DoublePass {
   /// Adds to the head's gradient of `result`, and to its loss.
   void run_forward(double loss_scale, WholeRun& result) {
     const auto head = static_cast<std::size_t>(model_.head_index());
-    boundary_[1] = doubles(batch_.tokens() * model_.config.hidden);
+    boundary_[1] = boundary();
     OpMemory<DoubleStorage> embedding;
     embedding.set(TemplateOperand::tokens, rows_.tokens.data() + batch_.past);
     embedding.set(TemplateOperand::weights, weights_[0].data());
@@ -114,7 +114,9 @@ class DoublePass {
     embedding_forward(model_, batch_, embedding);
     for (std::size_t layer = 1; layer < head; ++layer) forward(layer);
     DoubleSink head_sink(result.gradients[head]);
-    result.loss += loss(head_sink, loss_scale);
+    const HeadLoss made = loss(head_sink, loss_scale);
+    result.loss += made.tokens;
+    result.balance += made.balance;
   }
 
   /// Behind run_forward.
@@ -141,6 +143,13 @@ class DoublePass {
   }
 
  private:
+  /// Rows of doubles, and what balances experts.
+  Doubles boundary() const {
+    const ModelConfig& config = model_.config;
+    if (!balances(config)) return doubles(batch_.tokens() * config.hidden);
+    return doubles(balance_offset_bytes(config, batch_, 8) / 8 + balance_elements(config));
+  }
+
   OpMemory<DoubleStorage> operands(std::size_t layer) {
     OpMemory<DoubleStorage> op;
     op.kind = model_.layers[layer].kind;
@@ -151,6 +160,7 @@ class DoublePass {
     scratch_[static_cast<std::size_t>(op.kind)].set(op);
     saved_[layer].set(op);
     op.set(TemplateOperand::document_starts, rows_.document_starts.data());
+    if (batch_.kind == BatchKind::packed) op.set(TemplateOperand::labels, rows_.labels.data() + batch_.past);
     if (!batch_.is_cut()) return op;
     op.set(TemplateOperand::kv, keys_.kv[layer].data());
     op.set(TemplateOperand::kv_gradient, keys_.gradient[layer].data());
@@ -160,7 +170,7 @@ class DoublePass {
 
   void forward(std::size_t layer) {
     saved_[layer].add(kept_region(model_, model_.layers[layer].kind, batch_, {Keep::everything, {}, 0}));
-    boundary_[layer + 1] = doubles(batch_.tokens() * model_.config.hidden);
+    boundary_[layer + 1] = boundary();
     OpMemory<DoubleStorage> op = operands(layer);
     op.set(TemplateOperand::output, boundary_[layer + 1].data());
     DecoderProducts makes;
@@ -168,9 +178,9 @@ class DoublePass {
     decoder_forward(model_, batch_, makes, op);
   }
 
-  double loss(GradientSink<double>& sink, double loss_scale) {
+  HeadLoss loss(GradientSink<double>& sink, double loss_scale) {
     const auto head = static_cast<std::size_t>(model_.head_index());
-    gradient_ = doubles(batch_.tokens() * model_.config.hidden);
+    gradient_ = boundary();
     OpMemory<DoubleStorage> op;
     op.chunk_rows = loss_rows_;
     op.set(TemplateOperand::weights, weights_[head].data());
@@ -246,7 +256,7 @@ class TemplatePass {
     for (const LayerKind kind : kLayerKinds)
       recomputed_.push_back(buffer(recomputed_region(model, kind, batch, layout_).bytes));
     gradient_.push_back(buffer(boundary_bytes(model, batch)));
-    loss_.push_back({8, 0, 0xFF});
+    loss_.push_back({8 * loss_numbers(model.config), 0, 0xFF});
   }
 
   void run(const TinyRows& rows, bool accumulates, TemplateResult& result) {
@@ -270,6 +280,7 @@ class TemplatePass {
     b.set(TemplateOperand::loss, loss_[0].as<double>());
     run_bound(b);
     result.losses.push_back(*b.get<TemplateOperand::loss>());
+    if (balances(model_.config)) result.balances.push_back(b.get<TemplateOperand::loss>()[1]);
     for (int layer = head - 1; layer >= 1; --layer) backward(layer, accumulates);
     result.input_gradient = gradient_[0].copy<std::uint16_t>();
     b = binding(0, Pass::backward);
@@ -464,11 +475,11 @@ WholeRun run_in_double(const Model& model, BatchShape batch, const Chunking& chu
 }
 
 double loss_in_double(const Model& model, BatchShape batch, const Chunking& chunking,
-                      const std::vector<std::vector<double>>& weights, const TinyRows& rows) {
+                      const std::vector<std::vector<double>>& weights, const TinyRows& rows, double loss_scale) {
   WholeRun result;
   ChunkedKeys keys(model, batch);
   forward_in_double(model, batch, chunking, weights, rows, 1.0, keys, result);
-  return result.loss;
+  return loss_scale * result.loss + model.config.experts.balance * result.balance;
 }
 
 TemplateResult run_templates(const Model& model, BatchShape batch, const std::vector<std::vector<double>>& weights,

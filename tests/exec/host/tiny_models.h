@@ -37,8 +37,10 @@ std::vector<std::vector<double>> tiny_weights(const Model& model);
 std::vector<std::int32_t> tiny_tokens(const Model& model, BatchShape batch);
 
 struct WholeRun {
-  double loss = 0;                             // sum of token losses
-  std::vector<std::vector<double>> gradients;  // per layer, gradient_elements each, of loss * loss_scale
+  double loss = 0;     // sum of token losses
+  double balance = 0;  // the load-balancing loss, without its factor
+  std::vector<std::vector<double>>
+      gradients;  // per layer, gradient_elements each, of loss * loss_scale + factor * balance
 };
 
 /// Embedding, decoder layers and head through the kernels with DoubleStorage. `gate_up_in_chunks`: backward makes
@@ -48,9 +50,9 @@ WholeRun run_in_double(const Model& model, BatchShape batch, const Chunking& chu
                        const std::vector<std::vector<double>>& weights, const TinyRows& rows, double loss_scale,
                        bool gate_up_in_chunks);
 
-/// The sum of token losses alone.
+/// What the gradients of run_in_double are of: loss_scale times the sum of token losses, and the load-balancing loss.
 double loss_in_double(const Model& model, BatchShape batch, const Chunking& chunking,
-                      const std::vector<std::vector<double>>& weights, const TinyRows& rows);
+                      const std::vector<std::vector<double>>& weights, const TinyRows& rows, double loss_scale);
 
 /// How run_templates binds.
 struct TemplateRun {
@@ -65,6 +67,7 @@ struct TemplateRun {
 
 struct TemplateResult {
   std::vector<double> losses;                        // per micro-batch
+  std::vector<double> balances;                      // likewise, of a model that asks for it
   std::vector<std::vector<std::byte>> gradients;     // per layer, of gradient_type
   std::vector<std::vector<std::uint16_t>> boundary;  // last micro-batch: input of layer 1..n+1, index 0 unused
   std::vector<std::uint16_t> input_gradient;         // last micro-batch: gradient with respect to layer 1's input

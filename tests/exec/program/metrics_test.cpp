@@ -56,6 +56,31 @@ TEST_F(MetricsTest, EvaluationsStandBehindTheirStep) {
   EXPECT_MENTIONS(refusal(evaluation(2) + line(2)), "m:2: ");
 }
 
+TEST_F(MetricsTest, TheLoadBalancingLossIsSaidApart) {
+  std::string config = file_text(source_folder() / "scenarios/models/tiny-qwen3-moe.json");
+  folder_.write("model.json", config);
+  const std::string eval =
+      " --set model.layers=2 --set eval.file=random --set eval.every=1 --set eval.steps=1 --steps 1";
+  const nlohmann::json without = json("run s.toml --json" + eval);
+  EXPECT_FALSE(without["steps"][0].contains("balance_loss"));
+  EXPECT_FALSE(without["evaluations"][0].contains("balance_loss"));
+  const std::string off = "\"output_router_logits\": false";
+  ASSERT_NE(config.find(off), std::string::npos);
+  config.replace(config.find(off), off.size(), "\"output_router_logits\": true");
+  folder_.write("model.json", config);
+  const nlohmann::json with = json("run s.toml --json --set log.metrics=m" + eval);
+  EXPECT_EQ(with["steps"][0]["loss"], without["steps"][0]["loss"]);  // that of the language model
+  // Experts of a token, where all are met alike: untrained routers are not far from it.
+  EXPECT_NEAR(with["steps"][0]["balance_loss"].get<double>(), 4, 1);
+  const nlohmann::json evaluation = with["evaluations"].back();
+  EXPECT_NEAR(evaluation["balance_loss"].get<double>(), 4, 1);
+  const std::string text = file_text(folder_.path() / "m");
+  EXPECT_NE(text.find("\"eval_balance_loss\":" + evaluation["balance_loss"].dump()), std::string::npos) << text;
+  EXPECT_NE(text.find("\"balance_loss\":" + with["steps"][0]["balance_loss"].dump()), std::string::npos) << text;
+  expect_error("run s.toml --steps 1 --set workload.micro_batch=1 --set workload.chunk_tokens=16", 2,
+               "chunk_tokens: model asks for the load-balancing loss");
+}
+
 /// Losses of steps and evaluations are those of a run without the other, and of one that was cut in two.
 TEST_F(MetricsTest, EvaluationsChangeNoStep) {
   const auto losses = [](const nlohmann::json& result, const char* list) {

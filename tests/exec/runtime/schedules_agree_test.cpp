@@ -109,12 +109,14 @@ void expect_all_agree(const Model& model, const Numerics& numerics) {
   // Untrained, every byte is equally likely: log(256) = 5.545 up to the noise of random weights.
   EXPECT_NEAR(reference.losses.front(), std::log(256.0), 0.1);
   EXPECT_NE(reference.losses[3], reference.losses[4]);
+  EXPECT_EQ(reference.balances.size(), balances(model.config) ? kSteps : 0);
   for (const Variant& variant : variants()) {
     PolicyInput other = in;
     variant.change(other.parameters);
     const RunBits bits = run_bits(other, kSteps);
     EXPECT_EQ(bits.losses, reference.losses) << variant.name;
     EXPECT_EQ(bits.norms, reference.norms) << variant.name;
+    EXPECT_EQ(bits.balances, reference.balances) << variant.name;
     EXPECT_EQ(bits.states, reference.states) << variant.name;
   }
 }
@@ -124,6 +126,14 @@ TEST(SchedulesAgree, Qwen2WithTiedEmbeddings) { expect_all_agree(small::qwen2_ti
 TEST(SchedulesAgree, Qwen3) { expect_all_agree(small::qwen3(), {}); }
 
 TEST(SchedulesAgree, DenseLayersAndExperts) { expect_all_agree(small::experts(), {}); }
+
+// What each layer adds travels with the boundaries, through every tier, and a forward that is made again counts once.
+Model balanced_experts() {
+  ModelConfig config = small::experts().config;
+  config.experts.balance = 0.5;
+  return make_model(config);
+}
+TEST(SchedulesAgree, ExpertsWithTheLoadBalancingLoss) { expect_all_agree(balanced_experts(), {}); }
 
 TEST(SchedulesAgree, MasterAndCopyWithFp32Link) {
   Numerics numerics;
@@ -141,7 +151,8 @@ TEST(SchedulesAgree, Bf16StatesAndSums) {
 
 /// Every preset, its numerics overridden alike.
 TEST(SchedulesAgree, Presets) {
-  for (const Model& model : {small::llama(), small::qwen2_tied(), small::qwen3(), small::experts()}) {
+  for (const Model& model :
+       {small::llama(), small::qwen2_tied(), small::qwen3(), small::experts(), balanced_experts()}) {
     const RunBits reference = run_bits(small::input(model, "penstock"), kSteps);
     for (const PresetInfo& preset : presets()) {
       PolicyInput in = small::input(model, preset.name);

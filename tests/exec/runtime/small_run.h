@@ -19,6 +19,7 @@ namespace penstock::exec {
 /// Everything that must not depend on the schedule.
 struct RunBits {
   std::vector<double> losses;
+  std::vector<double> balances;  // of a model that asks for the load-balancing loss
   std::vector<double> norms;
   std::uint64_t states = 0;
 
@@ -69,6 +70,7 @@ class SmallRun {
     options.report = [this](const StepReport& report) {
       bits_.losses.push_back(report.loss);
       bits_.norms.push_back(report.gradient_norm);
+      if (report.balance_loss) bits_.balances.push_back(*report.balance_loss);
     };
     options.executor.steps = steps;
     return options;

@@ -40,25 +40,32 @@ def qwen3_moe(**more):
     )
 
 
-def mixtral():
+BALANCED = dict(output_router_logits=True, router_aux_loss_coef=0.5)
+
+
+def mixtral(**more):
     return MixtralForCausalLM(
         MixtralConfig(
             **COMMON, intermediate_size=WIDTH, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=6,
-            num_local_experts=4, num_experts_per_tok=2,
+            num_local_experts=4, num_experts_per_tok=2, **more,
         )
     )
 
 
-def olmoe():
+def olmoe(**more):
     return OlmoeForCausalLM(
         OlmoeConfig(
             **{**COMMON, "intermediate_size": WIDTH}, num_hidden_layers=2, num_attention_heads=3, num_key_value_heads=3,
-            num_experts=7, num_experts_per_tok=3, norm_topk_prob=False,
+            num_experts=7, num_experts_per_tok=3, norm_topk_prob=False, **more,
         )
     )
 
 
 CASES = {"qwen3_moe": qwen3_moe, "mixtral": mixtral, "olmoe": olmoe}
+# With the load-balancing loss; "padded" has PADDED tokens at the end of the second sequence that are padding.
+PADDED = 3
+CASES |= {f"{name}_balanced": lambda make=make: make(**BALANCED) for name, make in list(CASES.items())}
+CASES |= {"mixtral_padded": lambda: mixtral(**BALANCED), "qwen3_moe_padded": lambda: qwen3_moe(**BALANCED)}
 
 
 def our_tensors(model):
@@ -104,6 +111,11 @@ def fill(model):
         tensor.copy_(torch.from_numpy(values.astype(numpy.float32)).bfloat16().float().reshape(tensor.shape))
 
 
+def given_targets(given):
+    """What transformers compares with: the next place's label."""
+    return torch.cat([given[:, 1:], torch.full((SEQUENCES, 1), -100)], dim=1).reshape(-1)
+
+
 def main(path):
     print(f"transformers {transformers.__version__}, torch {torch.__version__}")
     tokens = numpy.random.RandomState(2).randint(0, 2**32, SEQUENCES * (LENGTH + 1), dtype=numpy.uint32) % VOCABULARY
@@ -112,10 +124,22 @@ def main(path):
     for case, make in CASES.items():
         model = make().float()
         fill(model)
-        logits = model(tokens[:, :-1], use_cache=False).logits
-        loss = torch.nn.functional.cross_entropy(logits.reshape(-1, VOCABULARY), tokens[:, 1:].reshape(-1))
-        loss.backward()
+        inputs, labels, mask = tokens[:, :-1].clone(), tokens[:, 1:].clone(), torch.ones(SEQUENCES, LENGTH, dtype=torch.long)
+        if case.endswith("_padded"):
+            inputs[-1, -PADDED:], labels[-1, -PADDED:], mask[-1, -PADDED:] = 0, -100, 0
+        # Labels are given, so that transformers itself adds the load-balancing loss: they are shifted by it.
+        given = torch.cat([torch.full((SEQUENCES, 1), -100), labels[:, :-1]], dim=1)
+        output = model(inputs, attention_mask=mask, labels=given, use_cache=False)
+        loss = torch.nn.functional.cross_entropy(output.logits.reshape(-1, VOCABULARY), labels.reshape(-1))
         rows.append((case, "loss", f"{loss.item():.9g}", ""))
+        if case.endswith(("_balanced", "_padded")):
+            own = torch.nn.functional.cross_entropy(output.logits.reshape(-1, VOCABULARY), given_targets(given))
+            added = (output.loss - own).item()
+            factor = BALANCED["router_aux_loss_coef"]
+            assert abs(added - factor * output.aux_loss.item()) < 1e-5, (added, output.aux_loss)
+            rows.append((case, "balance", f"{output.aux_loss.item():.9g}", ""))
+            loss = loss + factor * output.aux_loss
+        loss.backward()
         for name, _, gradient in our_tensors(model):
             values = gradient.double().reshape(-1)
             places = torch.cos(0.7 * torch.arange(values.numel(), dtype=torch.float64) + 0.3)
