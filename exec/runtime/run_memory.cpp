@@ -7,7 +7,7 @@
 #include <sstream>
 
 #include "exec/store/block_store.h"
-#include "shared/machine/kept_memory.h"
+#include "shared/kept_memory.h"
 
 namespace penstock::exec {
 namespace {

@@ -19,7 +19,7 @@
 // `penstock-exec run` holds them against what is free.
 #include <algorithm>
 
-#include "shared/machine/kept_memory.h"
+#include "shared/kept_memory.h"
 #include "shared/machine/machine.h"
 
 namespace penstock {

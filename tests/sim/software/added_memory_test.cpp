@@ -30,6 +30,7 @@ Scenario scenario_of(const std::string& preset) {
   scenario.sequences = 8;
   scenario.micro_batch = 2;
   scenario.policy = preset_parameters(preset);
+  scenario.machine.dram_bytes = std::int64_t{1} << 30;
   return scenario;
 }
 
