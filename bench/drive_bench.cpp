@@ -3,9 +3,11 @@
 // one the store reaches.
 //
 //   drive_bench FOLDER [--bytes SIZE] [--transfer SIZE] [--depth COUNT] [--seconds SECONDS] [--rounds ROUNDS] [--json FILE]
+//   drive_bench FOLDER --replay SCHEDULE PREDICTED [--transfer SIZE] [--depth COUNT] [--steps STEPS] [--timeline FILE] [--json FILE]
 //
 // A copy is 64 MiB. Plain: one thread reads and one writes, each call as large as the row says, one call after the other,
 // in one file. Store: exec/store as `run` uses it, a thread for each lane, checksums noted and verified.
+// --replay makes the copies that a schedule makes on NVMe, in the pattern of its steps (drive_replay.h).
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -23,6 +25,7 @@
 #include <thread>
 #include <vector>
 
+#include "bench/drive_replay.h"
 #include "exec/memory/arena.h"
 #include "exec/runtime/recorder.h"
 #include "exec/store/block_store.h"
@@ -101,6 +104,9 @@ struct Options {
   int depth = kDefaultDepth;
   double seconds = 3;
   int rounds = 5;
+  std::vector<std::string> replay;  // schedule and predicted timeline
+  std::filesystem::path timeline;
+  int steps = 4;
 };
 
 void compare(const Options& options) {
@@ -189,9 +195,23 @@ int main(int argc, char** argv) {
   app.add_option("--seconds", options.seconds, "of each row in each round")->capture_default_str();
   app.add_option("--rounds", options.rounds, "")->capture_default_str()->check(CLI::Range(1, 100));
   app.add_option("--json", options.json, "the rows as JSON");
+  app.add_option("--replay", options.replay,
+                 "the copies on NVMe of a schedule, in the pattern of its predicted timeline")
+      ->type_name("SCHEDULE PREDICTED")
+      ->expected(2);
+  CLI::Option* const replay = app.get_option("--replay");
+  app.add_option("--steps", options.steps, "that are replayed; the first one does not count")
+      ->capture_default_str()
+      ->check(CLI::Range(3, 1000))
+      ->needs(replay);
+  app.add_option("--timeline", options.timeline, "what was replayed, for `penstock-sim compare`")->needs(replay);
   CLI11_PARSE(app, argc, argv);
   try {
-    penstock::exec::compare(options);
+    if (options.replay.empty())
+      penstock::exec::compare(options);
+    else
+      penstock::exec::replay({options.folder, options.replay[0], options.replay[1], options.timeline, options.json,
+                              penstock::parse_bytes(options.transfer, "--transfer"), options.depth, options.steps});
   } catch (const std::exception& error) {
     fmt::print(stderr, "drive_bench: {}\n", error.what());
     return 1;
