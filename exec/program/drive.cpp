@@ -37,7 +37,7 @@ std::int64_t drive_room(const Scenario& scenario) {
   if (scenario.nvme_paths.empty()) return 0;
   StorePlace place;
   place.folders = scenario.nvme_paths;
-  return free_for_store(place) * static_cast<std::int64_t>(scenario.nvme_paths.size());
+  return free_for_store(place);
 }
 
 void require_drive_path(const Schedule& schedule, const Scenario& scenario, const std::filesystem::path& file) {

@@ -13,6 +13,7 @@
 #include <climits>
 #include <cstring>
 #include <limits>
+#include <map>
 #include <memory>
 #include <system_error>
 #include <utility>
@@ -56,6 +57,11 @@ std::int64_t free_in(const StorePlace& place, const fs::path& folder) {
   if (place.direct && (system.f_type == TMPFS_MAGIC || system.f_type == RAMFS_MAGIC))
     refuse(place, folder, "lies in memory (tmpfs); name a folder on the drive");
   return static_cast<std::int64_t>(system.f_bavail) * static_cast<std::int64_t>(system.f_frsize);
+}
+
+dev_t device_of(const fs::path& folder) {
+  struct stat status {};
+  return ::stat(folder.c_str(), &status) == 0 ? status.st_dev : 0;
 }
 
 std::string own_name() {
@@ -163,7 +169,11 @@ void StoreFiles::take(const StorePlace& place, std::size_t index, std::int64_t b
   for (const File& earlier : files_) {
     std::error_code error;
     if (fs::equivalent(earlier.path.parent_path(), folder, error))
-      refuse(place, folder, "is named twice; name each folder once");
+      refuse(place, folder,
+             fmt::format("is named twice (as {}); name each folder once", earlier.path.parent_path().string()));
+    if (place.named && device_of(earlier.path) == device_of(folder))
+      notes_.push_back(fmt::format("{}: {} and {} lie on one file system; two folders there are no faster than one",
+                                   place.key, earlier.path.parent_path().string(), folder.string()));
   }
   bool exists = false;
   const int file = open_locked(place, folder, path, exists);
@@ -224,15 +234,20 @@ void StoreFiles::take(const StorePlace& place, std::size_t index, std::int64_t b
 }
 
 std::int64_t free_for_store(const StorePlace& place) {
+  std::map<dev_t, std::int64_t> on_system;  // folders that share one
+  for (const fs::path& folder : place.folders) {
+    static_cast<void>(free_in(place, folder));
+    ++on_system[device_of(folder)];
+  }
   std::int64_t least = std::numeric_limits<std::int64_t>::max();
   for (const fs::path& folder : place.folders) {
-    std::int64_t free_bytes = free_in(place, folder);
+    std::int64_t free_bytes = free_in(place, folder) / on_system.at(device_of(folder));
     struct stat status {};
     if (::stat((folder / kStoreName).c_str(), &status) == 0)
       free_bytes += static_cast<std::int64_t>(status.st_blocks) * 512;
     least = std::min(least, free_bytes - kDataOffset);
   }
-  return std::max<std::int64_t>(0, least);
+  return std::max<std::int64_t>(0, least) * static_cast<std::int64_t>(place.folders.size());
 }
 
 }  // namespace penstock::exec

@@ -50,7 +50,7 @@ class StoreFiles {
   std::size_t count() const { return files_.size(); }
   int descriptor(std::size_t file) const { return files_[file].descriptor; }
   const std::filesystem::path& path(std::size_t file) const { return files_[file].path; }
-  /// What was found and is to be said: a store that a run left which was killed.
+  /// What was found and is to be said: a store that a run left which was killed, folders on one file system.
   const std::vector<std::string>& notes() const { return notes_; }
 
  private:
@@ -66,7 +66,8 @@ class StoreFiles {
   std::vector<std::string> notes_;
 };
 
-/// What of the folders' drives is free for a store, in each of them; the store of a killed run counts as free. Throws
+/// What a store in the folders can have, which takes the same of each: what is free where the least is, times their
+/// number. Folders on one file system share what is free there; the store of a killed run counts as free. Throws
 /// InputError as above for folders.
 std::int64_t free_for_store(const StorePlace& place);
 

@@ -76,6 +76,30 @@ TEST_F(StoreFilesTest, AFolderThatIsNamedTwiceIsRefused) {
   EXPECT_FALSE(fs::exists(file()));
 }
 
+TEST_F(StoreFilesTest, ALinkToAFolderIsThatFolder) {
+  fs::create_directory(folder_.path() / "a");
+  fs::create_directory_symlink(folder_.path() / "a", folder_.path() / "b");
+  EXPECT_MENTIONS(refusal(store_place({folder_.path() / "a", folder_.path() / "b"})),
+                  "b: is named twice (as " + (folder_.path() / "a").string() + ")");
+  EXPECT_TRUE(fs::is_empty(folder_.path() / "a"));
+}
+
+TEST_F(StoreFilesTest, OneFolderOfSeveralThatIsMissingLeavesNothingInTheOthers) {
+  fs::create_directory(folder_.path() / "a");
+  EXPECT_MENTIONS(refusal(store_place({folder_.path() / "a", folder_.path() / "none"})), "none: No such file");
+  EXPECT_TRUE(fs::is_empty(folder_.path() / "a"));
+}
+
+TEST_F(StoreFilesTest, FoldersOnOneFileSystemAreSaidAndTheirRoomCountsOnce) {
+  for (const char* name : {"a", "b"}) fs::create_directory(folder_.path() / name);
+  const StorePlace both = store_place({folder_.path() / "a", folder_.path() / "b"});
+  // Others may write meanwhile; twice as much would be counted otherwise.
+  EXPECT_LT(static_cast<double>(free_for_store(both)), 1.5 * static_cast<double>(free_for_store(place())));
+  const StoreFiles files(both, kBytes);
+  ASSERT_EQ(files.notes().size(), 1u);
+  EXPECT_MENTIONS(files.notes()[0], "lie on one file system; two folders there are no faster than one");
+}
+
 TEST_F(StoreFilesTest, AnotherFileOfThatNameStays) {
   folder_.write(kStoreName, "my diary");
   EXPECT_MENTIONS(refusal(place()), "is not a store of penstock-exec; move it away");
