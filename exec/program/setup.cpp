@@ -25,6 +25,11 @@ namespace fs = std::filesystem;
 /// Where to look: `fit` counts with a drive that this run cannot use.
 std::string what_takes_it(const Scenario& scenario) {
   const PolicyParameters& policy = scenario.policy;
+  if (scenario.machine.nvme.bytes == 0 && !scenario.nvme_paths.empty())
+    return fmt::format(
+        "{} has no drive, so that none is planned with: `penstock-exec calibrate {} -o profile.json --nvme {}` measures "
+        "machine.nvme_path's, and `run --profile profile.json` plans with it",
+        scenario.machine.source, scenario.path.string(), scenario.nvme_paths.front().string());
   if (scenario.machine.nvme.bytes == 0 || !scenario.nvme_paths.empty() || policy.nvme_states != 0 ||
       policy.nvme_weights != 0)
     return "`penstock-sim fit` says what takes it";

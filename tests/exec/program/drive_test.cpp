@@ -69,6 +69,13 @@ TEST_F(DriveTest, APlanThatNeedsItPointsToAFitWithoutIt) {
                "; `penstock-sim fit` says what takes it");
 }
 
+TEST_F(DriveTest, AMachineWithoutADriveIsCalledSo) {
+  fs::remove(folder_.path() / "machine.toml");
+  fs::copy_file(source_folder() / "scenarios/hardware/this-cpu.toml", folder_.path() / "machine.toml");
+  expect_error("run s.toml --set policy.nvme_states=all --set machine.nvme_path=a", 3,
+               "machine.toml has no drive, so that none is planned with: `penstock-exec calibrate ");
+}
+
 TEST_F(DriveTest, TheLossesAreThoseOfDramAndNothingIsLeft) {
   SKIP_WITHOUT_DIRECT_IO();
   const std::vector<double> reference = losses("");
