@@ -95,19 +95,23 @@ void add_calibrate(CLI::App& program, CalibrateCommandOptions& options, Chosen& 
                                   "  penstock-sim simulate scenarios/quickstart.toml --profile profile.json\n"
                                   "  penstock-exec calibrate a.toml b.toml -o profile.json --backend cuda\n"
                                   "  penstock-exec calibrate a.toml -o profile.json --nvme /mnt/drive\n"
+                                  "  penstock-exec calibrate --profile profile.json -o now.json --nvme /mnt/drive\n"
                                   "Microbenchmarks only: no training step is run.\n",
                                   options.json);
   command
       ->add_option(
           "SCENARIO", options.scenarios,
           "scenario files (TOML) or names of the catalogue: which shapes to measure; with --backend cuda several")
-      ->transform(catalogue_file(CatalogueKind::scenario))
-      ->required();
+      ->transform(catalogue_file(CatalogueKind::scenario));
   command->add_option("-o,--output", options.output, "profile to write")->type_name("FILE")->required();
   command
       ->add_option("--nvme", options.nvme,
-                   "also measure the drive with this folder, by a file of at most 2 GiB that leaves nothing behind")
+                   "also measure the drive with this folder, by a file of at most 32 GiB that leaves nothing behind")
       ->type_name("FOLDER");
+  command
+      ->add_option("--profile", options.profile,
+                   "instead of a scenario: measure only the drive (--nvme) and keep all else of this profile")
+      ->type_name("FILE");
   add_overrides(command, options.overrides);
   add_backend(command, options.backend);
   command->callback([&] { chosen = [&] { return calibrate_command(options); }; });

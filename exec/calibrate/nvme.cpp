@@ -7,6 +7,7 @@
 #include <cstring>
 #include <functional>
 #include <future>
+#include <iterator>
 #include <memory>
 #include <numeric>
 #include <random>
@@ -26,6 +27,7 @@ namespace {
 constexpr std::int64_t kCopyBytes = std::int64_t{64} << 20;
 // Copies that a buffer holds, used in turn: more than caches do, as a run's slots are.
 constexpr std::int64_t kBuffered = 8;
+constexpr int kLeastTurns = 1;
 constexpr std::int64_t kLeastFreeBytes = std::int64_t{1} << 30;
 constexpr std::int64_t kTransfers[] = {std::int64_t{256} << 10, std::int64_t{1} << 20, std::int64_t{4} << 20,
                                        std::int64_t{16} << 20};
@@ -162,11 +164,8 @@ NvmePoint best_point(const std::vector<NvmePoint>& points) {
   return *found;
 }
 
-/// Bytes per second of the later half of equal copies, pauses included: a run does not wait for a drive's caches only once.
-double later_rate(const std::vector<double>& seconds) {
-  const auto half = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
-  return static_cast<double>(kCopyBytes) * static_cast<double>(seconds.end() - half) /
-         std::accumulate(half, seconds.end(), 0.0);
+std::vector<double> later_half(const std::vector<double>& seconds) {
+  return {seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2), seconds.end()};
 }
 
 void measure_both(Drive& drive, const NvmeEffort& effort, Nvme& measured) {
@@ -178,38 +177,47 @@ void measure_both(Drive& drive, const NvmeEffort& effort, Nvme& measured) {
   while (static_cast<int>(reads.size()) < kLeastCopies ||
          writes.wait_for(std::chrono::seconds(0)) != std::future_status::ready)
     reads.push_back(time_copies(0, 1, [&] { drive.read(); }).front());
-  measured.both_write_bytes_per_second = later_rate(writes.get());
-  measured.both_read_bytes_per_second = later_rate(reads);
+  measured.both_write_bytes_per_second = later_rate(writes.get(), static_cast<double>(kCopyBytes));
+  measured.both_read_bytes_per_second = later_rate(reads, static_cast<double>(kCopyBytes));
   drive.halve(false);
 }
 
-void measure_sustained(Drive& drive, const NvmeEffort& effort, MeasuredNvme& measured) {
-  const std::vector<double> times = time_copies(effort.sustained_seconds, 8, [&] { drive.write(); });
-  const Sustained sustained = sustained_rate(times, static_cast<double>(kCopyBytes));
-  measured.drive.write_bytes_per_second = sustained.per_second;
-  measured.spread["nvme write"] =
-      summarise({times.begin() + static_cast<std::ptrdiff_t>(times.size() * 3 / 4), times.end()}).spread;
-  if (sustained.first > kMarkedly)
+void measure_turns(Drive& drive, const NvmeEffort& effort, MeasuredNvme& measured) {
+  std::vector<double> reads, writes;
+  const std::int64_t start = now_ns();
+  for (int turn = 0; turn < kLeastTurns || seconds_since(start) < effort.turns_seconds; ++turn) {
+    std::ranges::copy(time_copies(0, kBuffered, [&] { drive.read(); }), std::back_inserter(reads));
+    std::ranges::copy(time_copies(0, kBuffered, [&] { drive.write(); }), std::back_inserter(writes));
+  }
+  measured.drive.read_bytes_per_second = later_rate(reads, static_cast<double>(kCopyBytes));
+  measured.drive.write_bytes_per_second = later_rate(writes, static_cast<double>(kCopyBytes));
+  measured.spread["nvme read"] = summarise(later_half(reads)).spread;
+  measured.spread["nvme write"] = summarise(later_half(writes)).spread;
+  if (const double first = faster_at_first(writes); first > kMarkedly)
     measured.remarks.push_back(
         fmt::format("it writes {:.2f} times as fast at first as after {}: a cache, which fills up; the profile has the "
                     "rate of after it",
-                    sustained.first, format_seconds(effort.sustained_seconds)));
+                    first, format_seconds(effort.turns_seconds)));
 }
 
 }  // namespace
 
-Sustained sustained_rate(const std::vector<double>& seconds, double copy_bytes) {
-  const auto part = [&](std::size_t from, std::size_t to) {
+double later_rate(const std::vector<double>& seconds, double copy_bytes) {
+  const std::vector<double> later = later_half(seconds);
+  return copy_bytes * static_cast<double>(later.size()) / std::accumulate(later.begin(), later.end(), 0.0);
+}
+
+double faster_at_first(const std::vector<double>& seconds) {
+  const auto median = [&](std::size_t from, std::size_t to) {
     return summarise(
                {seconds.begin() + static_cast<std::ptrdiff_t>(from), seconds.begin() + static_cast<std::ptrdiff_t>(to)})
         .seconds;
   };
   const std::size_t n = seconds.size();
-  const double first = part(0, std::max<std::size_t>(1, n / 8)), last = part(n - n / 4, n);
-  return {copy_bytes / last, last / first};
+  return median(n - n / 4, n) / median(0, std::max<std::size_t>(1, n / 8));
 }
 
-MeasuredNvme measure_nvme(const std::filesystem::path& folder, const NvmeEffort& effort) {
+MeasuredNvme measure_nvme(const std::filesystem::path& folder, const NvmeEffort& effort, const Nvme* before) {
   const StorePlace place = measuring_place(folder, "--nvme");
   MeasuredNvme measured;
   measured.drive.bytes = free_for_store(place);
@@ -219,15 +227,18 @@ MeasuredNvme measure_nvme(const std::filesystem::path& folder, const NvmeEffort&
                                  format_bytes(static_cast<double>(kLeastFreeBytes))));
   Drive drive(folder, std::min(effort.most_bytes, measured.drive.bytes / 2));
   drive.fill(effort.fill_seconds);
-  measured.drive.points = measure_points(drive, effort);
-  const NvmePoint best = best_point(measured.drive.points);
-  measured.drive.transfer_bytes = best.transfer_bytes;
-  measured.drive.depth = best.depth;
-  drive.cut(best.transfer_bytes, best.depth);
-  const Measured reads = summarise(time_copies(effort.read_seconds, kLeastCopies, [&] { drive.read(); }));
-  measured.drive.read_bytes_per_second = rate(reads);
-  measured.spread["nvme read"] = reads.spread;
-  measure_sustained(drive, effort, measured);
+  if (before != nullptr && before->transfer_bytes > 0 && before->depth > 0) {
+    measured.drive.points = before->points;
+    measured.drive.transfer_bytes = before->transfer_bytes;
+    measured.drive.depth = before->depth;
+  } else {
+    measured.drive.points = measure_points(drive, effort);
+    const NvmePoint best = best_point(measured.drive.points);
+    measured.drive.transfer_bytes = best.transfer_bytes;
+    measured.drive.depth = best.depth;
+  }
+  drive.cut(measured.drive.transfer_bytes, measured.drive.depth);
+  measure_turns(drive, effort, measured);
   measure_both(drive, effort, measured.drive);
   std::mt19937_64 random(1);
   std::uniform_int_distribution<std::int64_t> page(0, drive.pages() - 1);

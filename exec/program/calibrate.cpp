@@ -75,22 +75,59 @@ void print_profile(const Profile& profile, const std::optional<MeasuredNvme>& nv
   fmt::print("wrote {}\n", output);
 }
 
+/// Throws InputError where what is asked for is not measured, or nothing is.
+void check_options(const CalibrateCommandOptions& options) {
+  if (options.profile.empty()) {
+    if (options.scenarios.empty())
+      throw InputError("calibrate: expected a SCENARIO, or --profile and --nvme to measure only the drive");
+    return;
+  }
+  if (options.nvme.empty())
+    throw InputError("calibrate --profile: only a drive is measured into a profile; expected --nvme FOLDER");
+  if (!options.scenarios.empty() || !options.overrides.empty() || !options.backend.empty())
+    throw InputError(
+        "calibrate --profile: all but the drive stays as it is there; leave out SCENARIO, --set and --backend");
+}
+
+void check_backend(const std::vector<Scenario>& scenarios, const std::string& backend) {
+  const bool cuda = choose_backend(scenarios.front(), backend) == "cuda";
+  if (cuda && !cuda_device_available()) throw std::runtime_error("backend cuda: " + describe_cuda_devices());
+  if (!cuda && scenarios.size() > 1)
+    throw InputError(
+        "calibrate: the host backend is measured for one scenario at a time (--backend cuda takes several)");
+}
+
+Profile calibrate_machine(const std::vector<Scenario>& scenarios, const std::string& backend,
+                          const CalibrationProgress& progress) {
+  const bool cuda = choose_backend(scenarios.front(), backend) == "cuda";
+  return cuda ? calibrate_cuda(scenarios, progress) : calibrate_host(scenarios.front(), progress);
+}
+
+void put_drive(const MeasuredNvme& nvme, Profile& profile) {
+  const double endurance = profile.machine.nvme.endurance_bytes;  // nothing that could be measured
+  profile.machine.nvme = nvme.drive;
+  profile.machine.nvme.endurance_bytes = endurance;
+  for (const auto& [figure, spread] : nvme.spread) profile.spread[figure] = spread;
+}
+
 }  // namespace
 
 int calibrate_command(const CalibrateCommandOptions& options) {
+  check_options(options);
   std::vector<Scenario> scenarios;
   CommandFiles files;
+  std::optional<Profile> earlier;
+  if (!options.profile.empty()) {
+    earlier = read_profile_file(options.profile);
+    files.reads({options.profile});
+  }
   for (const std::filesystem::path& path : options.scenarios) {
     scenarios.push_back(read_scenario({path, {}, options.overrides}));
     files.reads(scenarios.back().files);
   }
   files.writes(options.output, "-o");
   files.check();
-  const bool cuda = choose_backend(scenarios.front(), options.backend) == "cuda";
-  if (cuda && !cuda_device_available()) throw std::runtime_error("backend cuda: " + describe_cuda_devices());
-  if (!cuda && scenarios.size() > 1)
-    throw InputError(
-        "calibrate: the host backend is measured for one scenario at a time (--backend cuda takes several)");
+  if (!scenarios.empty()) check_backend(scenarios, options.backend);
   StatusLine status;
   const std::int64_t start = now_ns();
   const CalibrationProgress progress = [&status](const std::string& what, double share) {
@@ -99,15 +136,10 @@ int calibrate_command(const CalibrateCommandOptions& options) {
   std::optional<MeasuredNvme> nvme;
   if (!options.nvme.empty()) {
     progress("NVMe", 0);
-    nvme = measure_nvme(options.nvme);
+    nvme = measure_nvme(options.nvme, {}, earlier ? &earlier->machine.nvme : nullptr);
   }
-  Profile profile = cuda ? calibrate_cuda(scenarios, progress) : calibrate_host(scenarios.front(), progress);
-  if (nvme) {
-    const double endurance = profile.machine.nvme.endurance_bytes;  // nothing that could be measured
-    profile.machine.nvme = nvme->drive;
-    profile.machine.nvme.endurance_bytes = endurance;
-    profile.spread.merge(nvme->spread);
-  }
+  Profile profile = earlier ? *earlier : calibrate_machine(scenarios, options.backend, progress);
+  if (nvme) put_drive(*nvme, profile);
   status.clear();
   write_profile_file(profile, options.output);
   const double seconds = static_cast<double>(now_ns() - start) * 1e-9;

@@ -33,7 +33,8 @@ struct CalibrateCommandOptions {
   std::vector<std::filesystem::path> scenarios;
   std::vector<std::string> overrides;
   std::filesystem::path output;
-  std::filesystem::path nvme;  // folder on the drive to measure; empty: its figures stay the scenario's
+  std::filesystem::path nvme;     // folder on the drive to measure; empty: its figures stay the scenario's
+  std::filesystem::path profile;  // instead of scenarios: all but the drive's figures stay what they are there
   std::string backend;
   bool json = false;
 };

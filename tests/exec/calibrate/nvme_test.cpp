@@ -35,19 +35,20 @@ bool does_direct_io(const std::filesystem::path& folder) {
   return file >= 0;
 }
 
-TEST(SustainedRate, IsThatOfTheLastQuarter) {
-  // The first eighth takes 1 s a copy, the last quarter 4: 100 bytes in 4 s, a quarter of what it was at first.
-  const Sustained sustained = sustained_rate({1, 1, 1, 2, 2, 3, 4, 4}, 100);
-  EXPECT_DOUBLE_EQ(sustained.per_second, 25);
-  EXPECT_DOUBLE_EQ(sustained.first, 4);
+// Of {1, 1, 1, 7} the median would say 100 bytes/s; 400 bytes in 10 s are 40.
+TEST(LaterRate, CountsPausesAndOnlyTheLaterHalf) {
+  EXPECT_DOUBLE_EQ(later_rate({1, 1, 1, 1, 3, 1, 1, 3}, 100), 50);
+  EXPECT_DOUBLE_EQ(later_rate({1, 1, 1, 1, 1, 1, 1, 7}, 100), 40);
+  EXPECT_DOUBLE_EQ(later_rate({2}, 100), 50);
 }
 
-const NvmeEffort kShort{.point_seconds = 0,
-                        .fill_seconds = 20,
-                        .read_seconds = 0.1,
-                        .sustained_seconds = 0.1,
-                        .both_seconds = 0.1,
-                        .most_bytes = 512 << 20};
+// The first eighth takes 1 s a copy, the last quarter 4.
+TEST(FasterAtFirst, ComparesTheFirstEighthWithTheLastQuarter) {
+  EXPECT_DOUBLE_EQ(faster_at_first({1, 1, 1, 2, 2, 3, 4, 4}), 4);
+}
+
+const NvmeEffort kShort{
+    .point_seconds = 0, .fill_seconds = 20, .turns_seconds = 0.1, .both_seconds = 0.1, .most_bytes = 512 << 20};
 
 TEST(MeasureNvme, HasEveryFigureAndLeavesNothingBehind) {
   const TemporaryFolder folder;
@@ -71,6 +72,26 @@ TEST(MeasureNvme, HasEveryFigureAndLeavesNothingBehind) {
   for (const char* figure : {"nvme read", "nvme write", "nvme latency"})
     EXPECT_GE(measured.spread.at(figure), 0) << figure;
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+}
+
+TEST(MeasureNvme, OnceMoreKeepsHowCopiesAreCut) {
+  const TemporaryFolder folder;
+  if (!does_direct_io(folder.path())) GTEST_SKIP() << "the file system of " << folder.path() << " does no direct I/O";
+  if (std::filesystem::space(folder.path()).available < (std::uintmax_t{1} << 30))
+    GTEST_SKIP() << folder.path() << " has less than 1 GiB free";
+  Nvme before;
+  before.transfer_bytes = 128 << 10;
+  before.depth = 3;
+  before.points = {{128 << 10, 3, 7, 11}};
+  NvmeEffort least = kShort;
+  least.most_bytes = 128 << 20;
+  const Nvme drive = measure_nvme(folder.path(), least, &before).drive;
+  EXPECT_EQ(drive.transfer_bytes, 128 << 10);
+  EXPECT_EQ(drive.depth, 3);
+  ASSERT_EQ(drive.points.size(), 1u);
+  EXPECT_EQ(drive.points[0].read_bytes_per_second, 7);
+  EXPECT_GT(drive.read_bytes_per_second, 0);
+  EXPECT_GT(drive.both_write_bytes_per_second, 0);
 }
 
 TEST(MeasureNvme, RefusesWhatIsNoFolderToWriteIn) {

@@ -194,6 +194,10 @@ TEST_F(ProgramTest, BadInputExitsWithTwo) {
   expect_error("calibrate s.toml -o no/such.json", 2, "does not exist");
   expect_error("calibrate s.toml -o s.toml", 2, "name another place");
   expect_error("calibrate s.toml -o p.json --nvme no/such", 2, "--nvme no/such: No such file or directory");
+  expect_error("calibrate -o p.json", 2, "expected a SCENARIO, or --profile and --nvme to measure only the drive");
+  expect_error("calibrate --profile p.json -o q.json", 2, "only a drive is measured into a profile; expected --nvme");
+  expect_error("calibrate s.toml --profile p.json --nvme . -o q.json", 2, "leave out SCENARIO, --set and --backend");
+  expect_error("calibrate --profile no/such.json --nvme . -o q.json", 2, "no/such.json: cannot be read");
   expect_error("run s.toml --timeline s.toml", 2, "name another place");
   expect_error("run s.toml --save c --timeline c", 2, "written twice");
   expect_error("run s.toml --hbm-limit 0B", 2, "more than zero");
