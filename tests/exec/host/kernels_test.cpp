@@ -84,6 +84,19 @@ TEST(Rotary, RotatesQueriesAndKeysByPosition) {
   for (std::size_t i = 0; i < qkv.size(); ++i) EXPECT_NEAR(qkv[i], expected[i], kTiny) << i;
 }
 
+/// The same frequencies and another factor are another table.
+TEST(Rotary, AttentionFactorScalesWhatIsRotated) {
+  for (const double factor : {1.0, 0.5, 1.0}) {
+    ModelConfig config = attention_config(1, 1, 2);
+    config.rope_attention_factor = factor;
+    Doubles qkv = {1, 0, 0, 1, 7, 8, 1, 0, 0, 1, 7, 8};
+    rotate_queries_and_keys<DoubleStorage>(make_model(config), {1, 2}, nullptr, nullptr, nullptr, qkv.data(), nullptr);
+    EXPECT_NEAR(qkv[0], factor, kTiny);
+    EXPECT_NEAR(qkv[6], factor * std::cos(1.0), kTiny);
+    EXPECT_EQ(qkv[10], 7);
+  }
+}
+
 /// The second sequence of a micro-batch starts at position 0 again.
 TEST(Rotary, PositionsRestartWithEachSequence) {
   const Model model = make_model(attention_config(1, 1, 2));

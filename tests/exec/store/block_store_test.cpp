@@ -64,6 +64,12 @@ TEST_F(BlockStoreTest, WhatWasWrittenIsReadByEveryQueueOverAnyNumberOfFiles) {
           StorePlace place = store_place(folders);
           place.direct = direct;
           BlockStore store(place, store_shape(kBytes), kind.make(depth), kind.make(depth));
+          // Taken whole beforehand: seven transfers of 16 blocks, dealt to the files in turn.
+          const std::int64_t transfers =
+              (7 + static_cast<std::int64_t>(folders.size()) - 1) / static_cast<std::int64_t>(folders.size());
+          for (const auto& folder : folders)
+            EXPECT_GE(static_cast<std::int64_t>(std::filesystem::file_size(folder / kStoreName)),
+                      kDataOffset + transfers * 16 * kStoreBlock);
           store.expect(std::vector{blocks_.all()});
           store.write(0, blocks_.all());
           Blocks found(kBytes);

@@ -118,6 +118,22 @@ TEST(Kernels, WindowsHideWhatIsBeforeThem) {
                    6.0 * (3 * kLayer + 16384) * kTokens + 3.0 * kAttention * (1 + 2 * 448.0 / 1024));
 }
 
+/// Twice the keys that the queries see, each chunk's first square halved: 4 queries behind 6 keys see 4 (4 + 2 x 6) = 64,
+/// and 5 each of them under a window of 5, which is 40; behind 2 keys the first ones see less than the window.
+TEST(Kernels, WindowsOfChunksHideKeysOfTheChunksBefore) {
+  const auto squares = [](std::int64_t past, std::int64_t window) {
+    AttentionSpec spec{.sequences = 3, .length = 4, .heads = 5, .kv_heads = 5, .head_dim = 7};
+    spec.is_chunk = true;
+    spec.past = past;
+    spec.window = window;
+    return spec.forward_flops() / (2.0 * 3 * 5 * 7);
+  };
+  EXPECT_DOUBLE_EQ(squares(6, 0), 64);
+  EXPECT_DOUBLE_EQ(squares(6, 5), 40);
+  EXPECT_DOUBLE_EQ(squares(2, 5), 32 - 1);
+  EXPECT_DOUBLE_EQ(squares(0, 5), 16);
+}
+
 TEST(Kernels, TiedModelComputesItsProjectionAllTheSame) {
   ModelConfig tied = config();
   tied.tied_embeddings = true;

@@ -30,7 +30,8 @@ Scenario scenario_of(const std::string& preset) {
   scenario.sequences = 8;
   scenario.micro_batch = 2;
   scenario.policy = preset_parameters(preset);
-  scenario.machine.dram_bytes = std::int64_t{1} << 30;
+  scenario.machine.dram_bytes = 3600;
+  scenario.machine.reserve_bytes = 0;
   return scenario;
 }
 
