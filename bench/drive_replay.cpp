@@ -22,6 +22,7 @@
 #include "shared/drive_alignment.h"
 #include "shared/error.h"
 #include "shared/files.h"
+#include "shared/ir/checker.h"
 #include "shared/ir/schedule_json.h"
 #include "shared/timeline/timeline.h"
 
@@ -237,10 +238,16 @@ nlohmann::ordered_json tell(const Schedule& schedule, const Timeline& predicted,
 
 void replay(const ReplayOptions& options) {
   const Schedule schedule = read_schedule(options.schedule);
+  require_valid(schedule, Capacities::are_not);  // it is of another machine
   const Timeline predicted = read_timeline(options.predicted);
   if (predicted.schedule_hash != schedule_hash(schedule))
-    throw InputError(fmt::format("{}: of schedule {}, but {} is {}", options.predicted.string(),
+    throw InputError(fmt::format("{}: of schedule {}, but {} is {}; expected its timeline", options.predicted.string(),
                                  predicted.schedule_hash, options.schedule.string(), schedule_hash(schedule)));
+  for (const OpTime& time : predicted.ops)
+    if (static_cast<std::size_t>(time.op) >= schedule.ops.size())
+      throw InputError(fmt::format("{}: has a time of op {}; expected ops below {}, as {} has them",
+                                   options.predicted.string(), time.op, schedule.ops.size(),
+                                   options.schedule.string()));
   Replay replay(options, schedule, predicted);
   fmt::print("store       {}\n", replay.describe());
   Timeline measured = replay.run();

@@ -27,7 +27,6 @@ namespace {
 constexpr std::int64_t kCopyBytes = std::int64_t{64} << 20;
 // Copies that a buffer holds, used in turn: more than caches do, as a run's slots are.
 constexpr std::int64_t kBuffered = 8;
-constexpr int kLeastTurns = 1;
 constexpr std::int64_t kLeastFreeBytes = std::int64_t{1} << 30;
 constexpr std::int64_t kTransfers[] = {std::int64_t{256} << 10, std::int64_t{1} << 20, std::int64_t{4} << 20,
                                        std::int64_t{16} << 20};
@@ -185,10 +184,10 @@ void measure_both(Drive& drive, const NvmeEffort& effort, Nvme& measured) {
 void measure_turns(Drive& drive, const NvmeEffort& effort, MeasuredNvme& measured) {
   std::vector<double> reads, writes;
   const std::int64_t start = now_ns();
-  for (int turn = 0; turn < kLeastTurns || seconds_since(start) < effort.turns_seconds; ++turn) {
+  do {
     std::ranges::copy(time_copies(0, kBuffered, [&] { drive.read(); }), std::back_inserter(reads));
     std::ranges::copy(time_copies(0, kBuffered, [&] { drive.write(); }), std::back_inserter(writes));
-  }
+  } while (seconds_since(start) < effort.turns_seconds);
   measured.drive.read_bytes_per_second = later_rate(reads, static_cast<double>(kCopyBytes));
   measured.drive.write_bytes_per_second = later_rate(writes, static_cast<double>(kCopyBytes));
   measured.spread["nvme read"] = summarise(later_half(reads)).spread;
