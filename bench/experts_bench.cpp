@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "bench/event_times.h"
+#include "bench/experts_weight_gradients.h"
 #include "exec/cuda/device_memory.h"
 #include "exec/cuda/error.h"
 #include "exec/cuda/experts.h"
@@ -80,6 +81,13 @@ class LayerBench {
     return result_;
   }
 
+  /// Weight gradients alone, in the product's form and in each other one.
+  nlohmann::json run_weight_gradients() {
+    compare_forms("down weight gradient", layer_.hidden, layer_.width);
+    compare_forms("gate_up weight gradient", 2 * layer_.width, layer_.hidden);
+    return result_;
+  }
+
  private:
   enum class Kind { forward, input_gradient, weight_gradient };
 
@@ -129,6 +137,29 @@ class LayerBench {
         break;
     }
     report(name, 2.0 * static_cast<double>(rows_ * outputs * inputs), grouped, dense);
+  }
+
+  void compare_forms(const std::string& name, std::int64_t outputs, std::int64_t inputs) {
+    std::uint16_t *const x = x_.as<std::uint16_t>(), *const y = y_.as<std::uint16_t>();
+    const GradientTarget gradient{gradient_.data(), ElementType::fp32, true};
+    const GradientTarget overwritten{gradient_.data(), ElementType::fp32, false};
+    const double dense =
+        median_ms([&] { matmul_.weight_gradient(y, x, gradient, rows_, outputs, inputs, workspace(), stream()); });
+    std::vector<WeightGradientForm> forms{{"as in the product", grouped_weight_gradient}};
+    for (const WeightGradientForm& form : weight_gradient_forms()) forms.push_back(form);
+    std::vector<float> expected, found(static_cast<std::size_t>(layer_.experts * outputs * inputs));
+    for (const WeightGradientForm& form : forms) {
+      const auto add = [&](const GradientTarget& target) {
+        form.run(rows(), y, x, target, outputs * inputs, outputs, inputs, workspace(), stream());
+      };
+      const double ms = median_ms([&] { add(gradient); });
+      add(overwritten);
+      PENSTOCK_CUDA(cudaStreamSynchronize(stream()));
+      gradient_.download(found.data(), static_cast<std::int64_t>(4 * found.size()));
+      if (expected.empty()) expected = found;
+      const std::string label = fmt::format("{}, {}{}", name, form.name, found == expected ? "" : ", OTHER BITS");
+      report(label, 2.0 * static_cast<double>(rows_ * outputs * inputs), ms, dense);
+    }
   }
 
   void whole() {
@@ -205,7 +236,9 @@ class LayerBench {
 int run(int argc, char** argv) {
   CLI::App app("Times of grouped products and of a mixture of experts' other kernels on this device");
   std::string json_path;
+  bool weight_gradients = false;
   app.add_option("--json", json_path, "write the results here");
+  app.add_flag("--weight-gradients", weight_gradients, "these alone, in every form that is compiled in");
   CLI11_PARSE(app, argc, argv);
   if (const std::string reason = why_no_device(); !reason.empty()) {
     fmt::print("skipped: needs a CUDA device: {}\n", reason);
@@ -215,7 +248,10 @@ int run(int argc, char** argv) {
   Matmul matmul;
   nlohmann::json results = nlohmann::json::array();
   for (const Layer& layer : kLayers)
-    for (const std::int64_t tokens : {16384, 65536}) results.push_back(LayerBench(times, matmul, layer, tokens).run());
+    for (const std::int64_t tokens : {16384, 65536}) {
+      LayerBench bench(times, matmul, layer, tokens);
+      results.push_back(weight_gradients ? bench.run_weight_gradients() : bench.run());
+    }
   if (!json_path.empty()) write_text_file(json_path, results.dump(1) + "\n");
   return 0;
 }

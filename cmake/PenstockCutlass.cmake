@@ -20,3 +20,14 @@ if(NOT PENSTOCK_CUTLASS STREQUAL OFF)
   endif()
 endif()
 message(STATUS "penstock: grouped products through CUTLASS ${PENSTOCK_HAVE_CUTLASS}")
+
+# Objects of code for sm_90 that no other card runs, beside whatever the others are compiled for.
+function(penstock_cutlass_objects name)
+  add_library(${name} OBJECT ${ARGN})
+  set_target_properties(${name} PROPERTIES CUDA_ARCHITECTURES OFF)
+  target_compile_options(${name} PRIVATE
+    -std=c++20 --generate-code=arch=compute_90a,code=sm_90a --expt-relaxed-constexpr -w)
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
+  target_include_directories(${name} SYSTEM PRIVATE ${PENSTOCK_CUTLASS_INCLUDE})
+  target_link_libraries(${name} PRIVATE CUDA::cudart_static)
+endfunction()
