@@ -24,6 +24,7 @@ std::vector<WeightGradientForm> weight_gradient_forms() {
       {"pingpong 64x256", weight_gradient<Form<Shape<_64, _256, _64>, Shape<_1, _1, _1>, true>>},
       {"pingpong 128x128", weight_gradient<Form<Shape<_128, _128, _64>, Shape<_1, _1, _1>, true>>},
       {"pingpong 64x128", weight_gradient<Form<Shape<_64, _128, _64>, Shape<_1, _1, _1>, true>>},
+      {"pingpong 64x256, pairs", weight_gradient<Form<Shape<_64, _256, _64>, Shape<_2, _1, _1>, true>>},
       {"pingpong 128x128, pairs", weight_gradient<Form<Shape<_128, _128, _64>, Shape<_2, _1, _1>, true>>},
       // Smaller tiles together: less of the result to wait for at a time, more stages.
       {"cooperative 128x128", weight_gradient<Form<Shape<_128, _128, _64>, Shape<_1, _1, _1>, false>>},
