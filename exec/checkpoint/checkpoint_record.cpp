@@ -18,6 +18,7 @@ using nlohmann::ordered_json;
 
 constexpr const char* kFormat = "penstock-checkpoint/2";
 constexpr const char* kFirstFormat = "penstock-checkpoint/1";
+constexpr std::string_view kAnyFormat = "penstock-checkpoint/";
 constexpr std::int64_t kMostBytes = 1 << 20;
 constexpr std::int64_t kMostFileBytes = std::int64_t{1} << 50;
 constexpr std::string_view kNoChecksum = "00000000";
@@ -57,7 +58,7 @@ RunDescription read_description(JsonObject decides) {
   for (DescribedValue& value : description.values) {
     const bool is_there = decides.has(value.key.c_str());
     if (!is_there && value.is_later) continue;
-    if (!is_there) decides.fail(value.key.c_str(), "is missing: the checkpoint is of another version of Penstock");
+    if (!is_there) decides.fail(value.key.c_str(), "is missing");
     value.value = decides.value(value.key.c_str()).dump();
   }
   decides.finish();
@@ -72,17 +73,37 @@ void require_undamaged(const std::string& text, const std::string& place) {
   const json other = parse_json(text, place);
   const json format = other.is_object() ? other.value("format", json()) : json();
   if (format == kFirstFormat)
-    throw InputError(
+    throw OtherVersion(
         fmt::format("{}: is a {}, which does not say what it was trained as (heads, batch, numerics, learning rate, "
                     "data), so that it cannot be gone on with; its weights can: leave out --resume and give "
                     "--set init.weights=FOLDER (AdamW's moments then start at 0)",
                     place, kFirstFormat));
-  if (format != kFormat && !checksum)
-    throw InputError(fmt::format("{}: format: found {}, this program reads \"{}\"", place, shown(format), kFormat));
+  if (format != kFormat && !checksum) {
+    const std::string found =
+        fmt::format("{}: format: found {}, this program reads \"{}\"", place, shown(format), kFormat);
+    if (format.is_string() && format.get<std::string>().starts_with(kAnyFormat)) throw OtherVersion(found);
+    throw InputError(found);
+  }
   throw InputError(
       fmt::format("{}: was damaged, or changed by hand, after it was written: its bytes do not have the checksum that "
                   "it ends with; take another copy (what a run may change is said with --allow-changed)",
                   place));
+}
+
+CheckpointRecord read_record(const json& parsed, const std::string& place) {
+  JsonObject object(parsed, place);
+  if (object.text("format") != kFormat)
+    object.fail("format", fmt::format("found {}, this program reads \"{}\"", shown(parsed["format"]), kFormat));
+  CheckpointRecord record;
+  record.step = object.integer("step", 0, std::int64_t{1} << 40);
+  record.description = read_description(object.object("decides"));
+  if (!object.text("replaces").empty()) record.replaces = read_digits(object, "replaces");
+  JsonObject files = object.object("files");
+  for (const char* name : {kWeightsFile, kStatesFile}) record.files[name] = read_identity(files.object(name));
+  files.finish();
+  object.text("crc32");
+  object.finish();
+  return record;
 }
 
 }  // namespace
@@ -105,20 +126,11 @@ std::string record_text(const CheckpointRecord& record) {
 
 CheckpointRecord parse_record(const std::string& text, const std::string& place) {
   require_undamaged(text, place);
-  const json parsed = parse_json(text, place);
-  JsonObject object(parsed, place);
-  if (object.text("format") != kFormat)
-    object.fail("format", fmt::format("found {}, this program reads \"{}\"", shown(parsed["format"]), kFormat));
-  CheckpointRecord record;
-  record.step = object.integer("step", 0, std::int64_t{1} << 40);
-  record.description = read_description(object.object("decides"));
-  if (!object.text("replaces").empty()) record.replaces = read_digits(object, "replaces");
-  JsonObject files = object.object("files");
-  for (const char* name : {kWeightsFile, kStatesFile}) record.files[name] = read_identity(files.object(name));
-  files.finish();
-  object.text("crc32");
-  object.finish();
-  return record;
+  try {
+    return read_record(parse_json(text, place), place);
+  } catch (const InputError& error) {
+    throw OtherVersion(fmt::format("{}; it is as it was written, so by another version of Penstock", error.what()));
+  }
 }
 
 std::string read_record_text(const std::filesystem::path& folder) {

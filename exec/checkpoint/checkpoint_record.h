@@ -17,6 +17,7 @@
 
 #include "exec/checkpoint/run_description.h"
 #include "exec/checkpoint/safetensors.h"
+#include "shared/error.h"
 
 namespace penstock::exec {
 
@@ -34,7 +35,14 @@ struct CheckpointRecord {
 
 std::string record_text(const CheckpointRecord& record);
 
-/// Throws InputError if `text` is not a record, as it was written; `place` starts the message.
+/// A record that is as it was written, by a version of Penstock that describes runs otherwise: not damaged, so nothing
+/// to pass over.
+struct OtherVersion : InputError {
+  using InputError::InputError;
+};
+
+/// Throws InputError if `text` is not a record as it was written, OtherVersion if it is one that cannot be read; `place`
+/// starts the message.
 CheckpointRecord parse_record(const std::string& text, const std::string& place);
 
 /// Tells one record from others, damaged ones too.

@@ -12,6 +12,7 @@
 
 #include "exec/checkpoint/checkpoint.h"
 #include "exec/checkpoint/checkpoint_names.h"
+#include "exec/checkpoint/checkpoint_record.h"
 #include "shared/error.h"
 #include "shared/path_kind.h"
 
@@ -64,6 +65,8 @@ std::optional<FoundCheckpoint> newest_checkpoint(const fs::path& folder, std::ve
     const fs::path given = folder / name_of(step);
     try {
       return FoundCheckpoint{given, open_checkpoint(given)->step()};
+    } catch (const OtherVersion&) {
+      throw;  // whole; to begin again beside it would lose a training
     } catch (const InputError& error) {
       passed_over.push_back(fmt::format("{} is not whole and is passed over: {}", given.string(), error.what()));
     }

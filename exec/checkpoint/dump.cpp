@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "exec/checkpoint/safetensors.h"
+#include "exec/checkpoint/state_source.h"
 #include "shared/error.h"
 #include "shared/files.h"
 #include "shared/ir/schedule_names.h"
@@ -58,9 +59,10 @@ void write_gradients(const std::filesystem::path& path, const Schedule& schedule
   const ElementType type = schedule.numerics.gradient_link;
   std::vector<SafetensorsWriter::Entry> entries;
   for (const Layer& layer : model.layers)
-    for (const ParameterTensor& tensor : layer.tensors)
-      entries.push_back({tensor.name, type == ElementType::fp32 ? StoredType::f32 : StoredType::bf16,
-                         tensor.rows == 1 ? std::vector{tensor.columns} : std::vector{tensor.rows, tensor.columns}});
+    if (layer.trains)
+      for (const ParameterTensor& tensor : layer.tensors)
+        entries.push_back(
+            {tensor.name, type == ElementType::fp32 ? StoredType::f32 : StoredType::bf16, stored_shape(tensor)});
   SafetensorsWriter writer(path, entries);
   std::vector<std::byte> bytes;
   for (const Layer& layer : model.layers) {

@@ -67,15 +67,15 @@ void describe_config(const ModelConfig& config, std::int64_t sequence_length, De
   describer.add("qkv_bias", kNever, qkv_bias);
   describer.add("qk_norm", kNever, qk_norm);
   describer.add("rms_norm_eps", kNever, rms_epsilon);
-  if (const auto& [count, per_token, width, normalised, balance, every, dense] = experts; count > 0) {
-    describer.add("num_experts", kNever, count);
-    describer.add("num_experts_per_tok", kIfMeant, per_token);
-    describer.add("moe_intermediate_size", kNever, width);
-    describer.add("norm_topk_prob", kIfMeant, normalised);
-    describer.add("router_aux_loss_coef", kIfMeant, if_used(balance > 0, balance));
-    describer.add("decoder_sparse_step", kNever, every);
-    describer.add("mlp_only_layers", kNever, dense);
-  }
+  const auto& [expert_count, per_token, width, normalised, balance, every, dense] = experts;
+  const bool has_experts = expert_count > 0;
+  describer.add_later("num_experts", kNever, if_used(has_experts, expert_count));
+  describer.add_later("num_experts_per_tok", kIfMeant, if_used(has_experts, per_token));
+  describer.add_later("moe_intermediate_size", kNever, if_used(has_experts, width));
+  describer.add_later("norm_topk_prob", kIfMeant, if_used(has_experts, normalised));
+  describer.add_later("router_aux_loss_coef", kIfMeant, if_used(has_experts && balance > 0, balance));
+  describer.add_later("decoder_sparse_step", kNever, if_used(has_experts, every));
+  describer.add_later("mlp_only_layers", kNever, if_used(has_experts, dense));
   // Other frequencies for the same weights are how a trained model is made to take longer sequences.
   describer.add("rope_theta", kIfMeant, rope_theta);
   describer.add("rope_scaling.factor", kIfMeant, if_used(scaled, rope_factor));

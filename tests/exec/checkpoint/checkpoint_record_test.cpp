@@ -33,12 +33,24 @@ TEST(CheckpointRecord, ReadsBackWhatWasWritten) {
 TEST(CheckpointRecord, KeysThatCameLaterMayBeMissing) {
   CheckpointRecord record = some_record();
   const auto is_later = [](const DescribedValue& value) { return value.is_later; };
-  EXPECT_EQ(std::erase_if(record.description.values, is_later), 14u);
+  EXPECT_EQ(std::erase_if(record.description.values, is_later), 21u);
   const CheckpointRecord read = parse_record(record_text(record), "run.json");
   EXPECT_EQ(read.description.find("schedule")->value, "\"constant\"");
   EXPECT_EQ(read.description.find("total_steps")->value, "null");
   record.description.values.pop_back();  // of the first ones all are there
   EXPECT_MENTIONS(error_text([&] { parse_record(record_text(record), "run.json"); }), "another version");
+  EXPECT_THROW(parse_record(record_text(record), "run.json"), OtherVersion);
+}
+
+TEST(CheckpointRecord, ExpertsAreReadBack) {
+  CheckpointRecord record = some_record();
+  Schedule schedule;
+  schedule.model.experts = {.count = 8, .per_token = 2, .intermediate = 5, .dense_layers = {1, 3}};
+  record.description = describe_run(schedule, RunOptions{}, "");
+  const CheckpointRecord read = parse_record(record_text(record), "run.json");
+  EXPECT_EQ(read.description.find("num_experts")->value, "8");
+  EXPECT_EQ(read.description.find("mlp_only_layers")->value, "[1,3]");
+  EXPECT_EQ(described_keys().find("num_experts")->value, "null");
 }
 
 TEST(CheckpointRecord, EveryFlippedBitIsFound) {

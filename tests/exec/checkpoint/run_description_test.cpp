@@ -168,6 +168,22 @@ TEST(RunDescription, WindowsAndScalingsCountWhereSequencesReachThem) {
             Keys{"rope_scaling.factor"});
 }
 
+TEST(RunDescription, ExpertsOfAMixtureCount) {
+  DescribedRun mixture;
+  mixture.schedule.model.experts = {.count = 8, .per_token = 2, .intermediate = 5, .dense_layers = {}};
+  const std::vector<Case> cases = {
+      {"num_experts", [](DescribedRun& r) { ++r.schedule.model.experts.count; }},
+      {"num_experts_per_tok", [](DescribedRun& r) { ++r.schedule.model.experts.per_token; }},
+      {"moe_intermediate_size", [](DescribedRun& r) { ++r.schedule.model.experts.intermediate; }},
+      {"norm_topk_prob", [](DescribedRun& r) { r.schedule.model.experts.normalised ^= true; }},
+      {"router_aux_loss_coef", [](DescribedRun& r) { r.schedule.model.experts.balance = 0.1; }},
+      {"decoder_sparse_step", [](DescribedRun& r) { ++r.schedule.model.experts.every; }},
+      {"mlp_only_layers", [](DescribedRun& r) { r.schedule.model.experts.dense_layers = {0}; }},
+  };
+  for (const Case& each : cases) EXPECT_EQ(changed_keys(each.change, mixture), std::vector<std::string>{each.key});
+  EXPECT_EQ(allowed_keys({"num_experts_per_tok"}), std::set<std::string>{"num_experts_per_tok"});
+}
+
 TEST(RunDescription, AllowedKeysAreKnownOnesThatMayChange) {
   EXPECT_EQ(allowed_keys({"seed", "run.learning_rate", "workload.sequences"}),
             (std::set<std::string>{"learning_rate", "seed", "sequences"}));

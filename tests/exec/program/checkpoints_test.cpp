@@ -161,6 +161,14 @@ TEST_F(CheckpointsTest, WhatIsNotWholeIsPassedOver) {
   EXPECT_EQ(run("run s.toml --steps 1 --resume c/step-4 --save d").code, 0);  // the new one is whole
 }
 
+TEST_F(CheckpointsTest, WhatIsOfAnotherVersionIsNoReasonToBeginAgain) {
+  EXPECT_EQ(run("run s.toml --steps 2").code, 0);
+  folder_.write("c/step-2/run.json", R"({"format": "penstock-checkpoint/9"})");
+  expect_error("run s.toml --steps 4 --resume auto", 2, "found \"penstock-checkpoint/9\", this program reads");
+  expect_error("run s.toml --steps 4", 2, "found \"penstock-checkpoint/9\"");
+  EXPECT_EQ(saved(), Names{"step-2"});
+}
+
 TEST_F(CheckpointsTest, WhatCannotBeSavedNowIsTriedAgainLater) {
   fs::create_directory(folder_.path() / "c");
   folder_.write("c/step-4", "in the way");
