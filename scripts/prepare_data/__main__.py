@@ -11,13 +11,14 @@ from .errors import InputError
 from .formats import FORMATS
 from .inputs import parse_json
 from .model_folder import ModelFolder
-from .prepare import Settings, Source, prepare
+from .prepare import Settings, prepare
+from .sources import Source, require_apart, source
 from .token_file import check_output
 
 _EXAMPLES = """\
   scripts/prepare --model Qwen2.5-7B-Instruct --row-length 4096 -o train.tokens chats.jsonl
   scripts/prepare --model Qwen2.5-7B-Instruct --row-length 4096 -o train.tokens --show 3 chats.jsonl@2 more.jsonl@0.5
-  scripts/prepare --model Llama-3.1-8B --row-length 8192 -o text.tokens book.txt
+  scripts/prepare --model Llama-3.1-8B --row-length 8192 -o text.tokens book.txt texts/
 
 docs/prepare.md says which records are read and what is trained on. Exit codes: 0 done, 1 failed, 2 bad usage or input.
 """
@@ -28,7 +29,7 @@ def _arguments(given: Union[list[str], None]) -> argparse.Namespace:
         prog="scripts/prepare", epilog=_EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Makes one file of tokens of chats and texts, with a model's own tokenizer and chat template.")
     parser.add_argument("inputs", nargs="+", metavar="INPUT[@WEIGHT]",
-                        help="JSONL, JSON array, Parquet, or a text; a weight says how often each record is taken")
+                        help="JSONL, JSON array, Parquet, a text, or a folder of such; a weight says how often each record is taken")
     parser.add_argument("--model", required=True, metavar="FOLDER", help="has config.json and tokenizer.json")
     parser.add_argument("-o", "--output", required=True, metavar="FILE")
     parser.add_argument("--row-length", required=True, type=int, metavar="N", help="tokens of the rows that will be trained on")
@@ -48,14 +49,14 @@ def _arguments(given: Union[list[str], None]) -> argparse.Namespace:
 def _source(text: str) -> Source:
     path, at, weight = text.rpartition("@")
     if not at or os.path.exists(text):
-        return Source(text, 1)
+        return source(text, 1)
     try:
         value = float(weight)
     except ValueError:
-        return Source(text, 1)
+        return source(text, 1)
     if not 0 < value <= 1000:
         raise InputError(f"{text}: a weight of {weight}; more than 0 and at most 1000 would be right")
-    return Source(path, value)
+    return source(path, value)
 
 
 def _template_arguments(given: list[str]) -> dict[str, Any]:
@@ -83,7 +84,8 @@ def _run(arguments: argparse.Namespace) -> None:
     if model.positions is not None and arguments.row_length > model.positions:
         raise InputError(f"--row-length {arguments.row_length}: the model has {model.positions} positions "
                          "(max_position_embeddings of its config.json)")
-    for path in [source.path for source in sources] + model.files(arguments.chat_template):
+    require_apart(arguments.output, sources)
+    for path in [path for each in sources for path in each.files] + model.files(arguments.chat_template):
         if os.path.exists(arguments.output) and os.path.exists(path) and os.path.samefile(arguments.output, path):
             raise InputError(f"{arguments.output}: is an input as well as the output")
     templates = model.templates(arguments.chat_template, arguments.template_name,

@@ -10,16 +10,12 @@ from .inputs import Record, is_json_object, read_records
 from .masks import Masked, Span, mask
 from .model_folder import ModelFolder, Templates
 from .report import InputReport, Report, show_row
+from .sources import Source
 from .template import TemplateError
 from .token_file import REFUSE, SPLIT, TRUNCATE, TokenFileWriter
 from .tokens import Piece, Tokens, piece_of
 
 _BATCH_CHARACTERS = 1 << 20  # tokenised at once, on all cores
-
-
-class Source(NamedTuple):
-    path: str
-    weight: float  # how often each record is in the file; of a fraction a share of the records, chosen by seed
 
 
 class Settings(NamedTuple):
@@ -64,23 +60,26 @@ class Preparation:
                 waiting, characters = [], 0
         self._add(waiting, report)
 
-    def _records(self, source: Source, report: InputReport) -> Iterator[tuple[Record, Format]]:
+    def _records(self, path: str, report: InputReport) -> Iterator[tuple[Record, Format]]:
         plain = self.settings.format == "plain" or (
-            self.settings.format is None and not source.path.endswith((".json", ".jsonl", ".ndjson", ".parquet")))
+            self.settings.format is None and not path.endswith((".json", ".jsonl", ".ndjson", ".parquet")))
         how = FORMATS["text"] if plain else FORMATS.get(self.settings.format or "")
-        for record in read_records(source.path, plain):
+        before = report.records
+        for record in read_records(path, plain):
             if plain and self.settings.format is None and is_json_object(record.value["text"].partition("\n")[0]):
-                raise InputError(f"{source.path}: is no .jsonl by its name, and its first line is a record; say --format: "
+                raise InputError(f"{path}: is no .jsonl by its name, and its first line is a record; say --format: "
                                  f'{", ".join(FORMATS)}, or plain for one text')
             how = how or told_format(record)
-            report.format = "plain text" if plain else how.name
+            report.formats.setdefault("plain text" if plain else how.name)
             report.records += 1
             yield record, how
-        if report.records == 0:
-            raise InputError(f"{source.path}: has no records")
+        if report.records == before:
+            raise InputError(f"{path}: has no records")
 
     def _pieces(self, number: int, source: Source, report: InputReport) -> Iterator[_Waiting]:
-        for record, how in self._records(source, report):
+        for path in source.passed_over:
+            self.report.tally("passed over in a folder, for it is hidden, empty, no file or a link to a folder", path)
+        for record, how in (each for path in source.files for each in self._records(path, report)):
             document = read_document(record, how)
             report.unused_keys.update(key for key in record.value if key not in how.keys)
             copies = self._copies(number, report.records, source.weight)

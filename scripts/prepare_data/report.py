@@ -23,7 +23,7 @@ class Tally:
 class InputReport:
     path: str
     weight: float
-    format: str = ""
+    formats: dict[str, None] = field(default_factory=dict)  # in the order in which they were met
     records: int = 0
     documents: int = 0
     tokens: int = 0
@@ -50,7 +50,7 @@ class Report:
         rows = [("", "records", "documents", "tokens", "trained on", "longest")]
         for each in self.inputs:
             weight = "" if each.weight == 1 else f" x {each.weight:g}"
-            rows.append((f"{each.path} ({each.format}){weight}", *(f"{number:,}" for number in (
+            rows.append((f"{each.path} ({', '.join(each.formats)}){weight}", *(f"{number:,}" for number in (
                 each.records, each.documents, each.tokens, each.trained, each.longest))))
         if len(self.inputs) > 1:
             rows.append(("all", *(f"{number:,}" for number in (

@@ -44,6 +44,18 @@ class Formats(PrepareTest):
         lines = self.write("l.jsonl", b"\xef\xbb\xbf" + json.dumps(record).encode() + b"\r\n\r\n" + json.dumps(record).encode())
         self.assertEqual(self.texts(self.prepared(array, lines)), [("user=a;assistant=b;", "b;")] * 4)
 
+    def test_a_folder_is_all_files_below_it_in_the_order_of_their_paths(self):
+        for name, text in (("b.txt", "b"), ("a/c.txt", "c"), ("a-b.txt", "d"), (".git/e.txt", "e"), (".f", "f"), ("g.txt", "")):
+            self.write("texts/" + name, text)
+        self.write_lines("texts/h.jsonl", [{"text": "h"}])
+        os.symlink(self.path("texts/a"), self.path("texts/i"))
+        self.assertEqual([text for text, _ in self.texts(self.prepared(self.path("texts")))],
+                         [letter + "<|eos|>" for letter in "cdbh"])
+        self.assertIn(self.path("texts") + " (plain text, text)", self.output)
+        self.assertIn("passed over in a folder, for it is hidden, empty, no file or a link to a folder: 4, first "
+                      + self.path("texts/.f"), self.output)
+        self.assertEqual(len(self.prepared(self.path("texts") + "@2").documents), 8)
+
     def test_template_by_name_and_from_a_file(self):
         self.write_template([{"name": "default", "template": "D" + NAMES + "{% if add_generation_prompt %}assistant={% endif %}"},
                              {"name": "tool_use", "template": "T" + WITH_TOOLS}])
