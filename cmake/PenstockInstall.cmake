@@ -15,27 +15,20 @@ if(TARGET penstock-exec-host)  # not installed; scripts/package puts it beside t
   set_target_properties(penstock-exec-host PROPERTIES INSTALL_RPATH "${rpath}")
 endif()
 
-set(pages)
-set(completions)
+install(TARGETS ${programs} RUNTIME)
+
+# Made while installing, of the programs that are installed, so that any build that has these will do.
 foreach(program IN LISTS programs)
   set(page ${PROJECT_BINARY_DIR}/man/${program}.1)
-  add_custom_command(OUTPUT ${page} DEPENDS ${program} ${PROJECT_SOURCE_DIR}/cmake/PenstockManPage.cmake
-    ${PROJECT_SOURCE_DIR}/cmake/PenstockHelp.cmake
-    COMMAND ${CMAKE_COMMAND} -D PROGRAM=$<TARGET_FILE:${program}> -D NAME=${program} -D VERSION=${PROJECT_VERSION}
-            -D OUTPUT=${page} -P ${PROJECT_SOURCE_DIR}/cmake/PenstockManPage.cmake)
-  list(APPEND pages ${page})
   set(completion ${PROJECT_BINARY_DIR}/completions/${program})
-  add_custom_command(OUTPUT ${completion} DEPENDS ${program} ${PROJECT_SOURCE_DIR}/cmake/PenstockCompletion.cmake
-    ${PROJECT_SOURCE_DIR}/cmake/PenstockHelp.cmake
-    COMMAND ${CMAKE_COMMAND} -D PROGRAM=$<TARGET_FILE:${program}> -D NAME=${program} -D OUTPUT=${completion}
-            -P ${PROJECT_SOURCE_DIR}/cmake/PenstockCompletion.cmake)
-  list(APPEND completions ${completion})
+  install(CODE "
+    execute_process(COMMAND \"${CMAKE_COMMAND}\" -D \"PROGRAM=$<TARGET_FILE:${program}>\" -D NAME=${program} -D VERSION=${PROJECT_VERSION}
+      -D \"OUTPUT=${page}\" -P \"${PROJECT_SOURCE_DIR}/cmake/PenstockManPage.cmake\" COMMAND_ERROR_IS_FATAL ANY)
+    execute_process(COMMAND \"${CMAKE_COMMAND}\" -D \"PROGRAM=$<TARGET_FILE:${program}>\" -D NAME=${program}
+      -D \"OUTPUT=${completion}\" -P \"${PROJECT_SOURCE_DIR}/cmake/PenstockCompletion.cmake\" COMMAND_ERROR_IS_FATAL ANY)")
+  install(FILES ${page} DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+  install(FILES ${completion} DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
 endforeach()
-add_custom_target(penstock_man ALL DEPENDS ${pages} ${completions})
-
-install(TARGETS ${programs} RUNTIME)
-install(FILES ${pages} DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
-install(FILES ${completions} DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
 install(DIRECTORY scenarios docs DESTINATION ${CMAKE_INSTALL_DATADIR}/penstock)
 install(FILES README.md DESTINATION ${CMAKE_INSTALL_DATADIR}/penstock)
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
