@@ -21,6 +21,7 @@
 #include "shared/error.h"
 #include "shared/files.h"
 #include "shared/path_kind.h"
+#include "shared/units.h"
 
 namespace penstock::exec {
 namespace {
@@ -216,9 +217,9 @@ void ModelFolder::write(const StateSource& states) {
 }
 
 std::string ModelFolder::describe() const {
-  std::string text =
-      fmt::format("{} file{} of weights in {}, {:.2f} GB", shards_.size(), shards_.size() == 1 ? "" : "s",
-                  options_.type == StoredType::f32 ? "fp32" : "bf16", static_cast<double>(weights_bytes()) / 1e9);
+  std::string text = fmt::format("{} file{} of weights in {}, {}", shards_.size(), shards_.size() == 1 ? "" : "s",
+                                 options_.type == StoredType::f32 ? "fp32" : "bf16",
+                                 format_bytes(static_cast<double>(weights_bytes())));
   std::vector<std::string> copied = files_.copied;
   text += fmt::format("; as in {}: {}", options_.like.string(), fmt::join(copied, ", "));
   if (std::none_of(copied.begin(), copied.end(), [](const std::string& name) { return name.starts_with("tokenizer"); }))

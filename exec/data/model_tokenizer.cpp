@@ -34,4 +34,14 @@ std::string check_tokenizer(const TokenFile& file, const std::vector<std::filesy
       shown_path(file.path()), file.tokenizer(), kTokenizerFile);
 }
 
+std::string bytes_beside_tokenizer(const std::string& text, const std::vector<std::filesystem::path>& folders) {
+  for (const std::filesystem::path& folder : folders)
+    if (const std::filesystem::path own = folder / kTokenizerFile; is_there(own))
+      return fmt::format(
+          "bytes are the tokens: {}; the model has a tokenizer, {}, under which the same ids are other texts; make a "
+          "file of its own tokens with scripts/prepare --model {}",
+          text, shown_path(own), shown_path(folder));
+  return "";
+}
+
 }  // namespace penstock::exec

@@ -15,4 +15,8 @@ namespace penstock::exec {
 /// does not say which it was made with. Throws InputError if it is another one, or cannot be read.
 std::string check_tokenizer(const TokenFile& file, const std::vector<std::filesystem::path>& folders);
 
+/// What is to be said where the bytes of `text` (for people) are the tokens of a model whose ids mean something else, for
+/// one of the folders has a tokenizer.json; "" where none has.
+std::string bytes_beside_tokenizer(const std::string& text, const std::vector<std::filesystem::path>& folders);
+
 }  // namespace penstock::exec

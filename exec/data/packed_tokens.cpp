@@ -29,6 +29,9 @@ std::string PackedTokens::describe() const {
   if (!file_->tokenizer().empty()) text += fmt::format(", tokenizer of {}", file_->tokenizer());
   text += fmt::format("), packed into {} rows, {:.1f} % full, {} tokens trained on", report.rows, 100 * full,
                       report.trained_tokens);
+  if (sequences_ > report.rows)
+    text += fmt::format("; a step of {} rows goes through them {:.1f} times", sequences_,
+                        static_cast<double>(sequences_) / static_cast<double>(report.rows));
   for (const auto& [count, what] : {std::pair{report.truncated, "truncated"}, std::pair{report.split, "split"},
                                     std::pair{report.left_out, "left out, for nothing of them is trained on"}})
     if (count > 0) text += fmt::format("; {} {}", count, what);

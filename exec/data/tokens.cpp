@@ -51,6 +51,7 @@ class ByteTokens : public TokenSource {
                        text_.files == 1 ? "" : "s");
   }
   std::string checksum() const override { return fmt::format("crc32:{:08x} of {} bytes", crc_, text_.bytes.size()); }
+  bool is_bytes() const override { return true; }
   std::vector<PassedOver> passed_over() const override { return text_.passed_over; }
 
  private:

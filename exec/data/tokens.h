@@ -38,6 +38,8 @@ class TokenSource {
   /// (of all bytes in the order in which they lie one after the other), "xxh3:0123456789abcdef of 12345 tokens", or
   /// "random". Names and places play no part.
   virtual std::string checksum() const = 0;
+  /// Whether each byte of a text is a token.
+  virtual bool is_bytes() const { return false; }
   /// nullptr where no file of tokens is trained on.
   virtual const TokenFile* token_file() const { return nullptr; }
   /// Of what was asked for, what is not trained on.

@@ -134,14 +134,19 @@ std::vector<fs::path> model_folders(const Scenario& scenario) {
   if (const fs::path& weights = scenario.run.init.weights; !weights.empty())
     folders.push_back(fs::is_directory(weights, ignored) ? weights : weights.parent_path());
   folders.push_back(scenario.model_file.parent_path());
+  for (fs::path& folder : folders)
+    if (folder.empty()) folder = ".";
   return folders;
 }
 
-/// Of the file that is trained on, or evaluated.
+/// Of what is trained on, or evaluated.
 void require_own_tokenizer(const Scenario& scenario, const TokenSource& tokens) {
-  if (tokens.token_file() == nullptr) return;
-  if (const std::string unknown = check_tokenizer(*tokens.token_file(), model_folders(scenario)); !unknown.empty())
-    note(unknown);
+  std::string doubt;
+  if (tokens.token_file() != nullptr)
+    doubt = check_tokenizer(*tokens.token_file(), model_folders(scenario));
+  else if (tokens.is_bytes())
+    doubt = bytes_beside_tokenizer(tokens.describe(), model_folders(scenario));
+  if (!doubt.empty()) note(doubt);
 }
 
 /// What [eval] reads. Its rows must be of the kind that the schedule's are.

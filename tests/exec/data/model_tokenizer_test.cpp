@@ -50,6 +50,14 @@ TEST_F(ModelTokenizerTest, WhereNothingCanBeComparedItIsSaid) {
   EXPECT_EQ(check_tokenizer(file_made_with(""), {folder_.path()}), "");  // the file does not say
 }
 
+TEST_F(ModelTokenizerTest, BytesInThePlaceOfAModelsOwnTokensAreSaid) {
+  EXPECT_EQ(bytes_beside_tokenizer("a text", {folder_.path(), "/nowhere"}), "");
+  folder_.write("m/tokenizer.json", "{}");
+  const std::string said = bytes_beside_tokenizer("a text", {folder_.path(), folder_.path() / "m"});
+  EXPECT_MENTIONS(said, "bytes are the tokens: a text; the model has a tokenizer, ");
+  EXPECT_MENTIONS(said, "scripts/prepare --model " + (folder_.path() / "m").string());
+}
+
 TEST_F(ModelTokenizerTest, OneThatCannotBeReadIsAnError) {
   folder_.write("m/tokenizer.json/a", "");
   EXPECT_MENTIONS(error_text([&] { check_tokenizer(file_made_with("{}"), {folder_.path() / "m"}); }), "tokenizer.json");

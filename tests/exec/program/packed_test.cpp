@@ -41,6 +41,10 @@ TEST_F(PackedProgramTest, IsSaidAndTrained) {
   const std::string data = result["data"]["description"];
   EXPECT_MENTIONS(data, "tokens in 20 documents");
   EXPECT_MENTIONS(data, "packed into ");
+  EXPECT_EQ(data.find("goes through them"), std::string::npos);
+  const std::string many =
+      json("run s.toml --steps 1 --set data.file=chats.tok --set workload.sequences=16 --json")["data"]["description"];
+  EXPECT_MENTIONS(many, "; a step of 16 rows goes through them 2.0 times");
   EXPECT_EQ(result["tokens_per_step"], 4 * 32);
   EXPECT_EQ(result["updates"]["skipped"], 0);
   // The workload's data is the run's where nothing else is said: the scenario says "random".
@@ -108,6 +112,11 @@ TEST_F(PackedProgramTest, AnotherModelsTokenizerIsRefused) {
   EXPECT_MENTIONS(unknown.err, "note: chats.tok: was made with the tokenizer of test; there is no tokenizer.json");
   folder_.write("tokenizer.json", "{}");  // beside model.json
   EXPECT_EQ(run(train + evaluate).err, "");
+  folder_.write("text.txt", std::string(200, 'a'));
+  const std::string said =
+      "note: bytes are the tokens: text.txt (200 bytes); the model has a tokenizer, ./tokenizer.json";
+  EXPECT_MENTIONS(run("run s.toml --steps 1 --set data.file=text.txt").err, said);
+  EXPECT_MENTIONS(run(train + " --set eval.file=text.txt --set eval.every=1").err, "[eval] file: rows of text.txt");
   folder_.write("tokenizer.json", "{ }");
   expect_error(train, 2, "was made with another tokenizer than the model's");
   folder_.write("own.tok", token_file_bytes({{{1, 2, 3}, {}}, {{4, 5, 6}, {}}}, vocabulary_));
