@@ -135,6 +135,15 @@ class ScenarioReader {
   void read_model() {
     TomlSection section(document_, "model");
     scenario_.model_file = existing(section, "config");
+    if (std::error_code ignored; std::filesystem::is_directory(scenario_.model_file, ignored)) {
+      scenario_.model_file /= "config.json";
+      if (!std::filesystem::exists(scenario_.model_file, ignored))
+        section.fail("config",
+                     fmt::format("there is no config.json in the folder {}; a model from Hugging Face has one "
+                                 "beside its weights",
+                                 section.text("config")));
+      scenario_.files.back() = scenario_.model_file;
+    }
     ModelConfig config = read_model_config(scenario_.model_file);
     if (section.has("layers")) {
       config = with_decoder_layers(std::move(config), section.integer("layers", 1, kMostLayers));

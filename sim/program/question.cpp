@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <initializer_list>
 #include <system_error>
+#include <utility>
 #include <variant>
 
 #include "shared/catalogue.h"
@@ -144,20 +145,49 @@ bool is_set(const std::string& key, const std::vector<std::string>& overrides) {
   });
 }
 
+/// A profile and a hardware file are whole machines, beside which nothing else names one.
+void require_alone(const char* whole, const char* what, std::initializer_list<std::pair<bool, const char*>> others) {
+  for (const auto& [given, option] : others)
+    if (given)
+      throw InputError(
+          fmt::format("{} stands beside {}: {} is a whole machine; keep one of the two", whole, option, what));
+}
+
+/// What only a hardware file has would be called an unknown table of a card.
+void require_card(const fs::path& file, const std::string& gpu) {
+  const TomlDocument document = read_toml(file);
+  for (const char* table : {"cpu", "dram"})
+    if (document.tables.contains(table))
+      throw InputError(fmt::format(
+          "--gpu {}: is the hardware file of a whole machine, for it has a table [{}]; ask about it by --hardware {} "
+          "(shop: --own {})",
+          gpu, table, gpu, gpu));
+}
+
 void put_machine(const Question& question, bool profile, const fs::path& folder, DocumentWriter& document,
                  std::vector<Default>& defaults, std::vector<std::string>& notes) {
   std::int64_t most_dram = 0;
   fs::path card;
   if (profile) {
-    if (!question.gpu.empty() || !question.host.empty())
-      throw InputError(fmt::format("--profile stands beside {}: a profile is a whole machine; keep one of the two",
-                                   question.gpu.empty() ? "--host" : "--gpu"));
+    require_alone("--profile", "a profile",
+                  {{!question.gpu.empty(), "--gpu"},
+                   {!question.host.empty(), "--host"},
+                   {!question.hardware.empty(), "--hardware"}});
+  } else if (!question.hardware.empty()) {
+    require_alone("--hardware", "a hardware file",
+                  {{!question.gpu.empty(), "--gpu"}, {!question.host.empty(), "--host"}});
+    const fs::path file = named_file(CatalogueKind::hardware, question.hardware);
+    if (!question.drive.empty() && read_hardware(file).nvme.read_bytes_per_second <= 0)
+      throw InputError(
+          fmt::format("--drive: nothing is known of a drive in {}; give it a table [nvme]", file.string()));
+    document.put("machine", "hardware", named_from(folder, file, CatalogueKind::hardware), "--hardware");
   } else {
     if (question.gpu.empty())
       throw InputError(
-          "--model without --gpu: give the card, such as --gpu \"RTX 4090\" (`penstock-sim list cards` has all), or a "
-          "measured machine by --profile");
+          "--model without --gpu: give the card, such as --gpu \"RTX 4090\" (`penstock-sim list cards` has all), a "
+          "machine's file by --hardware, or a measured machine by --profile");
     card = find_card(question.gpu, {}, "--gpu");
+    require_card(card, question.gpu);
     const fs::path host = question.host.empty() ? fs::path() : find_host(question.host, {}, "--host");
     const Machine machine = read_card_and_host(card, host);
     document.put("machine", "card", named_from(folder, card, CatalogueKind::card), "--gpu");
@@ -203,6 +233,7 @@ std::vector<std::string> Question::given() const {
   note(!model.empty(), "--model");
   note(!gpu.empty(), "--gpu");
   note(!host.empty(), "--host");
+  note(!hardware.empty(), "--hardware");
   note(!ram.empty(), "--ram");
   note(!drive.empty(), "--drive");
   note(sequence_length > 0, "--sequence-length");

@@ -21,6 +21,7 @@ namespace penstock::sim {
 struct Question {
   std::string model;       // a folder with a config.json, such a file, or a name of the catalogue
   std::string gpu, host;   // cards and hosts (shared/machine/part_names.h)
+  std::string hardware;    // instead of both: a hardware file or a name of the catalogue
   std::string ram, drive;  // sizes
   std::int64_t sequence_length = 0;
   int sequences = 0;
@@ -39,7 +40,7 @@ struct CostOptions {
 /// The config.json that `model` means. Throws InputError, beginning with `place`, with the nearest.
 std::filesystem::path model_config_file(const std::string& model, const std::string& place);
 
-/// The scenario's keys, each with its option as its place; paths begin in `folder`. `profile`: the machine is that of a profile, not of --gpu.
+/// The scenario's keys, each with its option as its place; paths begin in `folder`. `profile`: the machine is that of a profile, not of --gpu or --hardware.
 /// What was chosen because nobody said it, nor --set in `overrides`, which are put in by the caller, stands in `notes`, in
 /// one line. Throws InputError.
 TomlDocument question_document(const Question& question, bool profile, const std::filesystem::path& folder,

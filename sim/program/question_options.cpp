@@ -29,6 +29,8 @@ void add_question(CLI::App* command, ScenarioChoice& choice) {
   add_text(command, "--model", question.model, "MODEL",
            "a folder with config.json, such a file, or a name of the catalogue");
   add_question_machine(command, question);
+  add_text(command, "--hardware", question.hardware, "FILE",
+           "instead of --gpu and --host: a hardware file of a whole machine, or a name of `list hardware`");
   command->add_option("--sequence-length", question.sequence_length, "tokens per sequence; else 1024")
       ->check(CLI::Range(1, 1 << 24))
       ->group(kQuestion);

@@ -108,6 +108,17 @@ TEST_F(ScenarioFile, ReadsModelMachineWorkloadAndText) {
   EXPECT_EQ(scenario.run.backend, "auto");
 }
 
+TEST_F(ScenarioFile, AModelsFolderStandsForItsConfig) {
+  folder_.write("models/own/config.json", kModel);
+  const Scenario scenario = read(replaced(kScenario, "models/m.json", "models/own"));
+  EXPECT_EQ(scenario.model_file, folder_.path() / "models/own/config.json");
+  EXPECT_EQ(scenario.model.config.name, "own");
+  EXPECT_NE(std::find(scenario.files.begin(), scenario.files.end(), scenario.model_file), scenario.files.end());
+  EXPECT_EQ(refusal(replaced(kScenario, "models/m.json", "models")),
+            "s.toml:2: [model] config: there is no config.json in the folder models; a model from Hugging Face has one "
+            "beside its weights");
+}
+
 TEST_F(ScenarioFile, MachineFiguresCanBeOverridden) {
   const Scenario scenario = read(
       replaced(kScenario, "[workload]", "hbm = \"16 GB\"\ndram = \"64 GiB\"\nnvme = \"2 TB\"\ncores = 8\n[workload]"));
