@@ -142,8 +142,8 @@ void CommandFiles::check_alone(const Output& output) const {
 
 void CommandFiles::refuse_output(const Output& output, const std::string& why) {
   if (output.given.empty()) refuse(output.option, output.path, why);
-  throw InputError(fmt::format("{} {}: beside it {} {}; name another place", output.option, output.given.string(),
-                               output.path.string(), why));
+  throw InputError(fmt::format("{} {}: {}, which it needs, {}; name another place", output.option,
+                               output.given.string(), output.path.string(), why));
 }
 
 void CommandFiles::check_inputs() const {

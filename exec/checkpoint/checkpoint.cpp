@@ -139,13 +139,22 @@ void write_files(const fs::path& folder, const CheckpointInfo& info, const std::
   run.commit();
 }
 
+std::vector<std::int64_t> file_bytes(const Order& order, const Numerics& numerics, const Model& model) {
+  return {safetensors_bytes(weight_entries(model, order)),
+          safetensors_bytes(state_entries(model, order, has_master(numerics), stored_moments(numerics)))};
+}
+
 }  // namespace
 
 std::vector<std::int64_t> checkpoint_file_bytes(const Schedule& schedule, const Model& model) {
-  const Order order = state_updates(schedule, model).order;
-  const Numerics& numerics = schedule.numerics;
-  return {safetensors_bytes(weight_entries(model, order)),
-          safetensors_bytes(state_entries(model, order, has_master(numerics), stored_moments(numerics)))};
+  return file_bytes(state_updates(schedule, model).order, schedule.numerics, model);
+}
+
+std::int64_t checkpoint_bytes(const Numerics& numerics, const Model& model) {
+  Order order(model.layers.size());
+  std::iota(order.begin(), order.end(), 0);
+  const std::vector<std::int64_t> bytes = file_bytes(order, numerics, model);
+  return std::reduce(bytes.begin(), bytes.end());
 }
 
 void save_checkpoint(SaveTarget& target, const CheckpointInfo& info, const Schedule& schedule, const Model& model,

@@ -29,6 +29,8 @@ struct CheckpointInfo {
 
 /// Of model.safetensors and optimizer.safetensors, for SaveTarget::require_room.
 std::vector<std::int64_t> checkpoint_file_bytes(const Schedule& schedule, const Model& model);
+/// Of both together, before there is a schedule.
+std::int64_t checkpoint_bytes(const Numerics& numerics, const Model& model);
 
 /// Throws std::runtime_error: with the system's reason, or with tensor and index of a value that is not finite, since a
 /// bad state never takes a good one's place. An older checkpoint then stays as it was; a new one that is whole is kept

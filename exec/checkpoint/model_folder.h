@@ -58,6 +58,7 @@ class ModelFolder {
 
   const std::filesystem::path& folder() const { return names_.folder; }
   const std::vector<Shard>& shards() const { return shards_; }
+  std::int64_t weights_bytes() const;
   const ModelFiles& files() const { return files_; }
   /// "2 files of weights in bf16, 5.75 GB; config.json and 4 more as in FOLDER; not copied: README.md".
   std::string describe() const;
@@ -67,7 +68,6 @@ class ModelFolder {
   void take_up_partial();
   void write_files(const StateSource& states) const;
   void write_shard(const Shard& shard, const StateSource& states) const;
-  std::int64_t weights_bytes() const;
 
   ModelFolderOptions options_;
   const Model& model_;

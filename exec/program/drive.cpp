@@ -22,6 +22,10 @@ int drive_tier(const Schedule& schedule) {
   return -1;
 }
 
+std::int64_t transfer_bytes(const Nvme& drive) {
+  return drive.transfer_bytes > 0 ? drive.transfer_bytes : kDefaultTransferBytes;
+}
+
 std::vector<StoreRegion> regions_of(const Schedule& schedule, int tier) {
   std::vector<StoreRegion> regions;
   for (const Buffer& buffer : schedule.buffers)
@@ -33,11 +37,15 @@ std::vector<StoreRegion> regions_of(const Schedule& schedule, int tier) {
 
 }  // namespace
 
-std::int64_t drive_room(const Scenario& scenario) {
+std::int64_t drive_room(const Scenario& scenario, std::span<const WrittenBeside> beside) {
   if (scenario.nvme_paths.empty()) return 0;
   StorePlace place;
   place.folders = scenario.nvme_paths;
-  return free_for_store(place);
+  const std::int64_t free_bytes = free_for_store(place, beside);
+  const auto files = static_cast<std::int64_t>(place.folders.size());
+  if (files == 1) return free_bytes;
+  const std::int64_t stripe = transfer_bytes(scenario.machine.nvme);  // each file has whole ones
+  return free_bytes / files / stripe * stripe * files;
 }
 
 void require_drive_path(const Schedule& schedule, const Scenario& scenario, const std::filesystem::path& file) {
@@ -54,7 +62,7 @@ std::unique_ptr<BlockStore> open_drive(const Schedule& schedule, const Scenario&
   const int depth = drive.depth > 0 ? drive.depth : kDefaultDepth;
   StoreShape shape;
   shape.bytes = arena_bytes(schedule)[static_cast<std::size_t>(tier)];
-  if (drive.transfer_bytes > 0) shape.transfer_bytes = drive.transfer_bytes;
+  shape.transfer_bytes = transfer_bytes(drive);
   shape.regions = regions_of(schedule, tier);
   StorePlace place;
   place.folders = scenario.nvme_paths;

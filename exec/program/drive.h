@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "exec/store/block_store.h"
@@ -12,9 +13,9 @@
 
 namespace penstock::exec {
 
-/// What a store in the folders of machine.nvme_path could have; 0 without any. Throws InputError for a folder in which
-/// no store can be.
-std::int64_t drive_room(const Scenario& scenario);
+/// What a store in the folders of machine.nvme_path could have, which leaves what else is written on their file systems;
+/// 0 without any. Throws InputError for a folder in which no store can be.
+std::int64_t drive_room(const Scenario& scenario, std::span<const WrittenBeside> beside);
 
 /// Throws InputError if the schedule (of `scenario`'s policy, or read from `file`) keeps something on NVMe and no folder
 /// on it is named.

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <set>
 #include <system_error>
 
 #include "exec/checkpoint/checkpoint_names.h"
@@ -9,6 +10,7 @@
 #include "exec/data/text_files.h"
 #include "exec/program/model_export.h"
 #include "exec/program/run_comparison.h"
+#include "exec/store/store_files.h"
 #include "exec/training/console_line.h"
 #include "shared/build_commit.h"
 #include "shared/command_files.h"
@@ -29,6 +31,15 @@ void add_names_beside(const std::filesystem::path& save, CommandFiles& files) {
   if (!std::filesystem::exists(names.previous, ignored)) files.uses(names.previous, "--save", save);
 }
 
+/// Of folders in which there can be none, or that are named twice, the store itself says more.
+void add_stores(const Scenario& scenario, CommandFiles& files) {
+  std::set<std::filesystem::path> known;
+  std::error_code error;
+  for (const std::filesystem::path& folder : scenario.nvme_paths)
+    if (std::filesystem::is_directory(folder, error) && known.insert(std::filesystem::canonical(folder, error)).second)
+      files.uses(folder / kStoreName, "machine.nvme_path", folder);
+}
+
 }  // namespace
 
 void check_run_outputs(const RunCommandOptions& options, const Scenario& scenario, const TimelineFiles& timelines) {
@@ -45,6 +56,7 @@ void check_run_outputs(const RunCommandOptions& options, const Scenario& scenari
   files.writes(scenario.run.metrics, "[log] metrics");
   files.writes_into(options.compare, comparison_files(options.compare, options.schedule), "--compare");
   files.writes_into(options.dump, kDumpFiles, "--dump");
+  add_stores(scenario, files);
   files.check();
 }
 

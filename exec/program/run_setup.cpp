@@ -22,6 +22,7 @@
 #include "shared/policy/evaluation.h"
 #include "shared/random.h"
 #include "shared/standard_streams.h"
+#include "shared/units.h"
 #include "sim/front_desk.h"
 
 namespace penstock::exec {
@@ -77,7 +78,33 @@ std::string states_text(const RunSetup& setup) {
   return setup.weights.empty() ? "random numbers" : setup.weights;
 }
 
-RunShape run_shape(const RunCommandOptions& options, const RunSetup& setup, int cores) {
+/// What is left on drives at the end, or in the middle: the drive of the states may be one of them.
+std::vector<WrittenBeside> written_beside(const RunCommandOptions& options, const RunSetup& setup) {
+  std::vector<WrittenBeside> written;
+  const Scenario& scenario = setup.scenario;
+  if (setup.save) written.push_back({options.save, checkpoint_bytes(scenario.policy.numerics, scenario.model)});
+  if (setup.exported) written.push_back({setup.exported->folder(), setup.exported->weights_bytes()});
+  return written;
+}
+
+void require_room_to_save(const RunSetup& setup) {
+  if (setup.save)
+    setup.save->require_place(setup.steps_before, setup.scenario.run.steps,
+                              checkpoint_file_bytes(setup.schedule, setup.scenario.model));
+}
+
+/// Whose places are taken now, maybe where files will be written.
+void require_room_beside_drive(const RunSetup& setup) {
+  try {
+    require_room_to_save(setup);
+    if (setup.exported) setup.exported->require_room();
+  } catch (const DoesNotFit& error) {
+    throw DoesNotFit(fmt::format("{}. What this run keeps on NVMe has taken {} of the same drive", error.what(),
+                                 format_bytes(static_cast<double>(setup.drive->bytes()))));
+  }
+}
+
+RunShape run_shape(const RunCommandOptions& options, const RunSetup& setup, int cores, std::int64_t drive_bytes) {
   const Scenario& scenario = setup.scenario;
   RunShape shape;
   shape.on_host = setup.backend->is_host();
@@ -87,7 +114,7 @@ RunShape run_shape(const RunCommandOptions& options, const RunSetup& setup, int 
   shape.steps = scenario.run.steps;
   shape.writes_times = !options.timeline.empty() || !options.compare.empty();
   shape.cores = cores;
-  shape.drive_bytes = std::min(drive_room(scenario), scenario.machine.nvme.bytes);
+  shape.drive_bytes = std::min(drive_bytes, scenario.machine.nvme.bytes);
   return shape;
 }
 
@@ -242,17 +269,17 @@ RunSetup prepare_run(const RunCommandOptions& options, Scenario given, StatusLin
   limit_hbm(setup.scenario, *setup.backend);
   const MemoryLimits limits = read_memory_limits();
   setup.host_bytes = limits.usable_bytes();
-  setup.beside = beside_arenas(scenario.model, run_shape(options, setup, limits.cores), setup.host_bytes);
-  setup.room = arena_room(setup.scenario, *setup.backend, setup.beside.largest_arenas(setup.host_bytes));
+  const std::int64_t drive_bytes = drive_room(scenario, written_beside(options, setup));
+  setup.beside = beside_arenas(scenario.model, run_shape(options, setup, limits.cores, drive_bytes), setup.host_bytes);
+  setup.room = arena_room(setup.scenario, *setup.backend, setup.beside.largest_arenas(setup.host_bytes), drive_bytes);
   plan_and_prove(options, limits, setup);
   set_up_evaluation(options, setup);
   if (!options.dump.empty())
     require_dumpable(options.dump, setup.schedule, setup.scenario.model, setup.scenario.run.steps);
   setup.timelines.know(setup.schedule);
   if (!setup.timelines.beside.empty()) check_run_outputs(options, scenario, setup.timelines);
-  if (setup.save)
-    setup.save->require_place(checkpoint ? checkpoint->step() : 0, run.steps,
-                              checkpoint_file_bytes(setup.schedule, scenario.model));
+  if (checkpoint) setup.steps_before = checkpoint->step();
+  require_room_to_save(setup);
   setup.description = describe_run(setup.schedule, scenario.run, setup.tokens->checksum());
   if (checkpoint) {
     status.update("reading the checkpoint");
@@ -261,6 +288,7 @@ RunSetup prepare_run(const RunCommandOptions& options, Scenario given, StatusLin
   setup.weights = setup.states->describe();
   setup.drive = open_drive(setup.schedule, scenario, states_text(setup), setup.resumed.has_value());
   setup.store = setup.drive.get();
+  if (setup.drive) require_room_beside_drive(setup);
   begin_resident_peak();
   status.clear();
   return setup;

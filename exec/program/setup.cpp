@@ -83,7 +83,8 @@ void limit_hbm(Scenario& scenario, const Backend& backend) {
   scenario.machine.gpu.context_bytes = 0;
 }
 
-TierCapacities arena_room(const Scenario& scenario, const Backend& backend, std::int64_t host_bytes) {
+TierCapacities arena_room(const Scenario& scenario, const Backend& backend, std::int64_t host_bytes,
+                          std::int64_t drive_bytes) {
   TierCapacities room = usable_memory(scenario.machine);
   std::int64_t rest = std::max<std::int64_t>(1, host_bytes);
   if (backend.is_host()) {
@@ -91,7 +92,7 @@ TierCapacities arena_room(const Scenario& scenario, const Backend& backend, std:
     rest -= room.hbm;
   }
   room.dram = std::min(room.dram, rest);
-  room.nvme = std::min(room.nvme, drive_room(scenario));
+  room.nvme = std::min(room.nvme, drive_bytes);
   return room;
 }
 

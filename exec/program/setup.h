@@ -26,8 +26,9 @@ void limit_pinned(Scenario& scenario);
 void limit_hbm(Scenario& scenario, const Backend& backend);
 
 /// What arenas may take of each tier: what is usable of the scenario's machine, but no more than `host_bytes` in host
-/// memory, of which on the host backend HBM is a part, and on NVMe what the folders of machine.nvme_path have free.
-TierCapacities arena_room(const Scenario& scenario, const Backend& backend, std::int64_t host_bytes);
+/// memory, of which on the host backend HBM is a part, and `drive_bytes` on NVMe (drive_room).
+TierCapacities arena_room(const Scenario& scenario, const Backend& backend, std::int64_t host_bytes,
+                          std::int64_t drive_bytes);
 
 /// Throws DoesNotFit if an arena is larger than what it may take of its tier of the scenario's machine. `file`: where
 /// the schedule was read; empty: the policy wrote it.

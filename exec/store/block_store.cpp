@@ -35,6 +35,7 @@ bool is_aligned(std::int64_t offset, const void* memory, std::size_t bytes) {
 
 std::int64_t share_of_file(const StorePlace& place, const StoreShape& shape) {
   const auto files = static_cast<std::int64_t>(place.folders.size());
+  if (files == 1) return padded_for_drive(shape.bytes);
   const std::int64_t stripes = (shape.bytes + shape.transfer_bytes - 1) / shape.transfer_bytes;
   return (stripes + files - 1) / files * shape.transfer_bytes;
 }

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <linux/magic.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <unistd.h>
@@ -40,9 +41,10 @@ struct AlignedFree {
   void operator()(std::byte* memory) const { ::operator delete[](memory, std::align_val_t{kDriveAlignment}); }
 };
 using Block = std::unique_ptr<std::byte[], AlignedFree>;
-Block make_block() {
-  Block block(new (std::align_val_t{kDriveAlignment}) std::byte[kDriveAlignment]);
-  std::fill_n(block.get(), kDriveAlignment, std::byte{0});
+/// Zeros, as direct I/O takes them.
+Block make_block(std::int64_t bytes = kDriveAlignment) {
+  Block block(new (std::align_val_t{kDriveAlignment}) std::byte[static_cast<std::size_t>(bytes)]);
+  std::fill_n(block.get(), bytes, std::byte{0});
   return block;
 }
 
@@ -62,6 +64,14 @@ std::int64_t free_in(const StorePlace& place, const fs::path& folder) {
 dev_t device_of(const fs::path& folder) {
   struct stat status {};
   return ::stat(folder.c_str(), &status) == 0 ? status.st_dev : 0;
+}
+
+/// The folder, or the nearest above it that is there.
+fs::path existing_part(const fs::path& path) {
+  std::error_code error;
+  fs::path at = fs::absolute(path, error);
+  while (!fs::exists(at, error) && at.has_relative_path()) at = at.parent_path();
+  return at;
 }
 
 std::string own_name() {
@@ -88,11 +98,55 @@ std::string read_header(int file) {
   return header.starts_with(kFormat) ? header : std::string();
 }
 
+/// Zeros from the header to `bytes`. Returns 0, or why not.
+int write_zeros(int file, std::int64_t bytes) {
+  constexpr std::int64_t kPiece = kDataOffset;
+  const Block zeros = make_block(kPiece);
+  for (std::int64_t at = kDriveAlignment; at < bytes;) {
+    const std::int64_t piece = std::min(kPiece, padded_for_drive(bytes) - at);
+    const ssize_t wrote = ::pwrite(file, zeros.get(), static_cast<std::size_t>(piece), at);
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote < kDriveAlignment) return wrote < 0 ? errno : ENOSPC;
+    at += wrote / kDriveAlignment * kDriveAlignment;
+  }
+  return 0;
+}
+
+/// Places on the drive for all of the file, so that no write of a step needs any and none is found missing later. Returns
+/// 0, or why not. `by_zeros`: the file system sets none aside (ext3, NFS 3, ...), so that they are written.
+int take_places(int file, std::int64_t bytes, bool& by_zeros) {
+  int error = 0;
+  do error = ::fallocate(file, 0, 0, bytes) == 0 ? 0 : errno;
+  while (error == EINTR);
+  by_zeros = error == EOPNOTSUPP || error == ENOSYS;
+  return by_zeros ? write_zeros(file, bytes) : error;
+}
+
+bool lacks_room(int error) { return error == ENOSPC || error == EDQUOT || error == EFBIG; }
+
+/// What stands in the way of a file of so many bytes where the file system has them free.
+std::string room_refused(int error, std::int64_t bytes) {
+  struct rlimit limit {};
+  if (error == EFBIG && ::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
+      static_cast<std::int64_t>(limit.rlim_cur) < bytes)
+    return fmt::format("a process may write files of {} here (ulimit -f)",
+                       format_bytes(static_cast<double>(limit.rlim_cur)));
+  return fmt::format("a file of so much is refused: {}", reason(error));
+}
+
 void sync_folder(const fs::path& folder) {
   const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor < 0) return;
   ::fsync(descriptor);
   ::close(descriptor);
+}
+
+/// Whether the open file is what the name leads to.
+bool is_named(int file, const fs::path& path) {
+  struct stat opened {
+  }, named{};
+  return ::fstat(file, &opened) == 0 && ::lstat(path.c_str(), &named) == 0 && named.st_ino == opened.st_ino &&
+         named.st_dev == opened.st_dev;
 }
 
 /// Opened and locked. `exists`: was there before.
@@ -106,8 +160,7 @@ int open_locked(const StorePlace& place, const fs::path& folder, const fs::path&
       if (file < 0 && errno == EEXIST) continue;
     }
     if (file < 0) refuse(place, folder, fmt::format("cannot be written: {}; name a folder that can", reason(errno)));
-    struct stat opened {
-    }, named{};
+    struct stat opened {};
     if (::fstat(file, &opened) != 0 || !S_ISREG(opened.st_mode)) {
       ::close(file);
       refuse(place, folder, fmt::format("{} in it is no regular file; move it away", kStoreName));
@@ -121,8 +174,7 @@ int open_locked(const StorePlace& place, const fs::path& folder, const fs::path&
              fmt::format("in use by another run{}; wait for its end, or name another folder",
                          whose.empty() ? "" : fmt::format(" (process {})", whose)));
     }
-    if (::stat(path.c_str(), &named) == 0 && named.st_ino == opened.st_ino && named.st_dev == opened.st_dev)
-      return file;
+    if (is_named(file, path)) return file;
     ::close(file);  // the run that held it has removed it meanwhile
   }
   refuse(place, folder, fmt::format("{} in it is taken again and again", kStoreName));
@@ -156,7 +208,8 @@ StoreFiles::StoreFiles(StoreFiles&& other) noexcept
 
 void StoreFiles::release() {
   for (const File& file : files_) {
-    if (file.is_ours) ::unlink(file.path.c_str());  // still locked: whoever opened it sees that it lost its name
+    // Still locked: whoever opened it sees that it lost its name.
+    if (file.is_ours && is_named(file.descriptor, file.path)) ::unlink(file.path.c_str());
     ::close(file.descriptor);
   }
   files_.clear();
@@ -198,11 +251,11 @@ void StoreFiles::take(const StorePlace& place, std::size_t index, std::int64_t b
   files_.back().is_ours = true;
   const std::int64_t needed = kDataOffset + bytes;
   const auto size = [](std::int64_t value) { return format_bytes(static_cast<double>(value)); };
-  const auto too_small = [&] {
-    throw DoesNotFit(fmt::format("{} {}: {} are needed there, {} are free: {} too few", place.key, folder.string(),
-                                 size(needed), size(free_bytes), size(std::max<std::int64_t>(needed - free_bytes, 1))));
+  const auto no_room = [&](const std::string& why) {
+    throw DoesNotFit(fmt::format("{} {}: {} are needed there, {} are free: {}", place.key, folder.string(),
+                                 size(needed), size(free_bytes), why));
   };
-  if (needed > free_bytes) too_small();
+  if (needed > free_bytes) no_room(fmt::format("{} too few", size(needed - free_bytes)));
   if (place.direct && ::fcntl(file, F_SETFL, O_DIRECT) != 0)
     refuse(place, folder,
            fmt::format("its file system does no direct I/O (O_DIRECT: {}); name a folder on a local drive",
@@ -213,18 +266,21 @@ void StoreFiles::take(const StorePlace& place, std::size_t index, std::int64_t b
   std::memcpy(header.get(), text.data(), std::min(text.size(), static_cast<std::size_t>(kDriveAlignment) - 1));
   if (const ssize_t wrote = ::pwrite(file, header.get(), static_cast<std::size_t>(kDriveAlignment), 0);
       wrote != kDriveAlignment) {
-    if (wrote >= 0 || errno == ENOSPC || errno == EDQUOT) too_small();
+    if (wrote >= 0 || lacks_room(errno)) no_room(room_refused(wrote >= 0 ? ENOSPC : errno, needed));
     if (errno == EINVAL)
       refuse(place, folder, fmt::format("its file system does no direct I/O in blocks of {} bytes", kDriveAlignment));
     refuse(place, folder, fmt::format("cannot be written: {}", reason(errno)));
   }
-  // Places on the drive, so that no write of a step needs any; all of them, so that none is found missing later.
   if (status.st_size > needed && ::ftruncate(file, needed) != 0)
     refuse(place, folder, fmt::format("cannot be written: {}", reason(errno)));
-  if (const int error = ::posix_fallocate(file, 0, needed); error != 0) {
-    if (error == ENOSPC || error == EDQUOT || error == EFBIG) too_small();
+  bool by_zeros = false;
+  if (const int error = take_places(file, needed, by_zeros); error != 0) {
+    if (lacks_room(error)) no_room(room_refused(error, needed));
     refuse(place, folder, fmt::format("no file of {} can be made there: {}", size(needed), reason(error)));
   }
+  if (by_zeros)
+    notes_.push_back(fmt::format("{} {}: its file system sets no places aside, so {} of zeros were written", place.key,
+                                 folder.string(), size(needed)));
   if (::fsync(file) != 0) refuse(place, folder, fmt::format("cannot be written: {}", reason(errno)));
   if (!place.named) {
     ::unlink(path.c_str());
@@ -233,15 +289,18 @@ void StoreFiles::take(const StorePlace& place, std::size_t index, std::int64_t b
   sync_folder(folder);
 }
 
-std::int64_t free_for_store(const StorePlace& place) {
+std::int64_t free_for_store(const StorePlace& place, std::span<const WrittenBeside> beside) {
   std::map<dev_t, std::int64_t> on_system;  // folders that share one
   for (const fs::path& folder : place.folders) {
     static_cast<void>(free_in(place, folder));
     ++on_system[device_of(folder)];
   }
+  std::map<dev_t, std::int64_t> taken;
+  for (const WrittenBeside& other : beside) taken[device_of(existing_part(other.to))] += other.bytes;
   std::int64_t least = std::numeric_limits<std::int64_t>::max();
   for (const fs::path& folder : place.folders) {
-    std::int64_t free_bytes = free_in(place, folder) / on_system.at(device_of(folder));
+    const dev_t device = device_of(folder);
+    std::int64_t free_bytes = (free_in(place, folder) - taken[device]) / on_system.at(device);
     struct stat status {};
     if (::stat((folder / kStoreName).c_str(), &status) == 0)
       free_bytes += static_cast<std::int64_t>(status.st_blocks) * 512;

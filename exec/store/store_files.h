@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -66,9 +67,15 @@ class StoreFiles {
   std::vector<std::string> notes_;
 };
 
+/// What else the run will write: to a file or folder that need not be there yet.
+struct WrittenBeside {
+  std::filesystem::path to;
+  std::int64_t bytes = 0;
+};
+
 /// What a store in the folders can have, which takes the same of each: what is free where the least is, times their
-/// number. Folders on one file system share what is free there; the store of a killed run counts as free. Throws
-/// InputError as above for folders.
-std::int64_t free_for_store(const StorePlace& place);
+/// number. Folders on one file system share what is free there, with what is written beside the store; the store of a
+/// killed run counts as free. Throws InputError as above for folders.
+std::int64_t free_for_store(const StorePlace& place, std::span<const WrittenBeside> beside = {});
 
 }  // namespace penstock::exec

@@ -117,9 +117,9 @@ TEST_F(CommandFilesTest, WhatAnOutputUsesBesideItIsTaken) {
   EXPECT_TRUE(has(refusal_beside("new.lock", "new.lock"),
                   "--out " + at("new.lock").string() + ": would be written twice, also as " + at("new.lock").string() +
                       " (--save); name another place"));
-  EXPECT_EQ(refusal_beside("ck", "out"), "--save new: beside it " + at("ck").string() +
-                                             " would replace what this command reads, " + at("ck").string() +
-                                             "; name another place");
+  EXPECT_EQ(refusal_beside("ck", "out"), "--save new: " + at("ck").string() +
+                                             ", which it needs, would replace what this command reads, " +
+                                             at("ck").string() + "; name another place");
 }
 
 TEST_F(CommandFilesTest, NoOutputDestroysAnother) {

@@ -100,9 +100,21 @@ TEST_F(DriveTest, FoldersInWhichNothingCanBeKeptAreRefused) {
   expect_error(with("s.toml"), 2, "s.toml: is not a folder");
   expect_error(with("/dev/null"), 2, "/dev/null: is not a folder");
   if (fs::is_directory("/dev/shm")) expect_error(with("/dev/shm"), 2, "/dev/shm: lies in memory (tmpfs)");
+  expect_error(with(""), 2, "nvme_path: expected a path, found an empty text");
+  expect_error(with("'[\"a\", \"\"]'"), 2, "nvme_path: expected a path, found an empty text");
   expect_error(with("7"), 2, "nvme_path: expected a text in quotes or a list of them, found 7");
   SKIP_WITHOUT_DIRECT_IO();
   expect_error(with("'[\"a\", \"a\"]'"), 2, "is named twice");
+  EXPECT_TRUE(fs::is_empty(folder_.path() / "a"));
+}
+
+TEST_F(DriveTest, NoOutputGoesWhereTheStoreIs) {
+  const std::string refused = "a/penstock.store, which it needs, ";
+  expect_error("run s.toml " + kOnDrive + "--timeline a/penstock.store", 2,
+               refused + "would be written twice, also as");
+  expect_error("run s.toml " + kOnDrive + "--save a", 2, refused + "lies in a (--save), which is written as a whole");
+  expect_error("run s.toml --set machine.nvme_path=b --set checkpoint.every=2 --save ./b", 2,
+               "which is written as a whole");
   EXPECT_TRUE(fs::is_empty(folder_.path() / "a"));
 }
 

@@ -60,7 +60,7 @@ TEST_F(OutputsTest, FoldersOfACheckpointAreNotDumpedOrComparedInto) {
 TEST_F(OutputsTest, NothingGoesWhereASaveWritesBesideItsFolder) {
   for (const char* file : {"ck.lock", "ck.partial", "ck.new", "ck.previous", "./other/../CK.LOCK"}) {
     fs::create_directories(folder_.path() / "other");
-    expect_refused(std::string("run s.toml --save ck --timeline ") + file, "--save ck: beside it ck.");
+    expect_refused(std::string("run s.toml --save ck --timeline ") + file, "--save ck: ck.");
   }
   for (const char* folder : {"ck.partial", "ck.new/deeper", "ck.previous", "ck.lock"}) {
     expect_refused(std::string("run s.toml --save ck --dump ") + folder, "(--save), which is written as a whole");
@@ -69,7 +69,7 @@ TEST_F(OutputsTest, NothingGoesWhereASaveWritesBesideItsFolder) {
   EXPECT_EQ(run("run s.toml --steps 1 --save ck.new").code, 0);
   shell("cp -r ck.new ck.previous");
   expect_refused("run s.toml --resume ck.new --save ck",
-                 "--save ck: beside it ck.new would replace what this command reads, ck.new");
+                 "--save ck: ck.new, which it needs, would replace what this command reads, ck.new");
   expect_refused("run s.toml --set init.weights=ck.new/model.safetensors --save ck", "would replace");
   // A backup of that name is somebody's, and is read like any other.
   EXPECT_EQ(run("run s.toml --steps 1 --resume ck.previous --save other/ck").code, 0);

@@ -3,12 +3,17 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdlib>
 
 #include "shared/error.h"
+#include "tests/exec/store/refused_calls.h"
 #include "tests/exec/store/small_store.h"
 #include "tests/shared/error_text.h"
 
@@ -151,6 +156,68 @@ TEST_F(StoreFilesTest, TheStoreOfAnotherScheduleIsRefusedAndStays) {
   other.resumed = true;
   const StoreFiles files(other, kBytes);
   EXPECT_EQ(files.notes().size(), 1u);
+}
+
+TEST_F(StoreFilesTest, WhereTheFileSystemSetsNoPlacesAsideZerosTakeThem) {
+  const int code =
+      in_child([] { return refuse_call(SYS_fallocate, EOPNOTSUPP); },
+               [&] {
+                 const StoreFiles files(place(), kBytes + kStoreBlock);
+                 struct stat status {};
+                 ::stat(file().c_str(), &status);
+                 const auto bytes = kDataOffset + kBytes + kStoreBlock;
+                 if (status.st_size != bytes || status.st_blocks * 512 < bytes) return 2;
+                 return files.notes().size() == 1 &&
+                                files.notes()[0].ends_with("sets no places aside, so 2.00 MiB of zeros were written")
+                            ? 0
+                            : 3;
+               });
+  if (code == kNoFilter) GTEST_SKIP() << "no filter may be set here";
+  EXPECT_EQ(code, 0);
+  EXPECT_FALSE(fs::exists(file()));
+}
+
+TEST_F(StoreFilesTest, ALimitOfAProcessIsNoLackOfRoom) {
+  const auto limit = [] {
+    ::signal(SIGXFSZ, SIG_IGN);
+    const rlimit most{1 << 20, RLIM_INFINITY};
+    return ::setrlimit(RLIMIT_FSIZE, &most) == 0;
+  };
+  EXPECT_EQ(in_child(limit,
+                     [&] {
+                       try {
+                         const StoreFiles files(place(), kBytes);
+                       } catch (const DoesNotFit& error) {
+                         return std::string(error.what())
+                                        .ends_with(" are free: a process may write files of 1.00 MiB here (ulimit -f)")
+                                    ? 0
+                                    : 2;
+                       }
+                       return 3;
+                     }),
+            0);
+  EXPECT_FALSE(fs::exists(file()));
+}
+
+TEST_F(StoreFilesTest, WhatTookItsNameStays) {
+  {
+    const StoreFiles files(place(), kBytes);
+    fs::remove(file());
+    folder_.write(kStoreName, "another's");
+  }
+  EXPECT_EQ(fs::file_size(file()), 9u);
+}
+
+TEST_F(StoreFilesTest, WhatIsWrittenBesideItIsNotFreeForIt) {
+  constexpr std::int64_t kBeside = std::int64_t{1} << 30;
+  const std::int64_t all = free_for_store(place());
+  if (all < 2 * kBeside) GTEST_SKIP() << "little is free here";
+  const WrittenBeside here[] = {{folder_.path() / "not/yet/there", kBeside}}, elsewhere[] = {{"/proc/none", kBeside}};
+  // Others may write meanwhile.
+  EXPECT_NEAR(static_cast<double>(free_for_store(place(), here)), static_cast<double>(all - kBeside), kBeside / 2.0);
+  EXPECT_NEAR(static_cast<double>(free_for_store(place(), elsewhere)), static_cast<double>(all), kBeside / 2.0);
+  const WrittenBeside more[] = {{folder_.path(), 2 * all}};
+  EXPECT_EQ(free_for_store(place(), more), 0);
 }
 
 TEST_F(StoreFilesTest, WhatIsFreeCountsTheStoreOfAKilledRun) {
