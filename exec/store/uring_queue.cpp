@@ -19,6 +19,15 @@ class UringQueue : public IoQueue {
   explicit UringQueue(int depth) : depth_(depth) {
     if (const int error = io_uring_queue_init(static_cast<unsigned>(depth), &ring_, 0); error < 0)
       throw std::system_error(-error, std::generic_category(), "io_uring");
+    // A filter may let a ring be made and not be used.
+    try {
+      io_uring_prep_nop(io_uring_get_sqe(&ring_));
+      send();
+      wait();
+    } catch (...) {
+      io_uring_queue_exit(&ring_);
+      throw;
+    }
   }
   ~UringQueue() override { io_uring_queue_exit(&ring_); }
   UringQueue(const UringQueue&) = delete;
@@ -43,14 +52,10 @@ class UringQueue : public IoQueue {
       io_uring_prep_read(entry, transfer.file, transfer.memory, bytes, offset);
     }
     io_uring_sqe_set_data64(entry, transfer.tag);
-    for (int sent = 0; sent < 1;) {
-      sent = io_uring_submit(&ring_);
-      if (sent < 0 && sent != -EINTR && sent != -EAGAIN && sent != -EBUSY)
-        throw std::system_error(-sent, std::generic_category(), "io_uring");
-    }
+    send();
   }
 
-  Transferred wait() override {
+  Transferred wait() final {
     io_uring_cqe* entry = nullptr;
     int error = 0;
     do error = io_uring_wait_cqe(&ring_, &entry);
@@ -75,6 +80,14 @@ class UringQueue : public IoQueue {
   }
 
  private:
+  void send() {
+    for (int sent = 0; sent < 1;) {
+      sent = io_uring_submit(&ring_);
+      if (sent < 0 && sent != -EINTR && sent != -EAGAIN && sent != -EBUSY)
+        throw std::system_error(-sent, std::generic_category(), "io_uring");
+    }
+  }
+
   /// Index of the registered range in which all of it lies, -1 if there is none.
   int pinned_range(const Transfer& transfer) const {
     for (std::size_t i = 0; i < pinned_.size(); ++i) {
