@@ -35,7 +35,7 @@ std::string place_of(const toml::node& node, const std::string& place) {
 
 std::string_view kind_name(const toml::node& node) {
   switch (node.type()) {
-    case toml::node_type::array: return "a list";
+    case toml::node_type::array: return node.as_array()->empty() ? "an empty list" : "a list";
     case toml::node_type::table: return "a table";
     default: return "a date or time";
   }

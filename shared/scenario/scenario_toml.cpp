@@ -194,9 +194,11 @@ class ScenarioReader {
     require_room(section, "hbm", "context", machine.gpu.hbm_bytes, context_bytes(machine));
     if (section.has("nvme")) machine.nvme.bytes = section.bytes("nvme", 0);
     if (section.has("nvme_path"))
-      for (const std::string& folder : section.texts("nvme_path"))
+      for (const std::string& folder : section.texts("nvme_path")) {
+        if (folder.empty()) section.fail("nvme_path", "expected a path, found an empty text");
         scenario_.nvme_paths.push_back(
             scenario_path("machine.nvme_path", {folder, section.value("nvme_path").place}, scenario_.path));
+      }
     if (section.has("cores")) machine.cpu.cores = static_cast<int>(section.integer("cores", 1, 4096));
     if (section.has("software")) {
       scenario_.software = existing(section, "software");

@@ -50,8 +50,7 @@ void read_rate(TomlSection& optimizer, bool has_steps, RunOptions& run) {
         fmt::format("{} steps in all are fewer than the {} that warm-up and decay take", rate.total_steps, least));
 }
 
-/// Of a file or folder that is written.
-std::filesystem::path output_path(TomlSection& section, const char* key, const std::filesystem::path& scenario) {
+std::filesystem::path path_of(TomlSection& section, const char* key, const std::filesystem::path& scenario) {
   if (section.text(key).empty()) section.fail(key, "expected a path, found an empty text");
   return scenario_path(section.name() + "." + key, section.value(key), scenario);
 }
@@ -104,7 +103,7 @@ void read_optimizer(const TomlDocument& document, bool has_steps, RunOptions& ru
 void read_checkpoint(const TomlDocument& document, const std::filesystem::path& scenario, RunOptions& run) {
   TomlSection section(document, "checkpoint");
   CheckpointOptions& checkpoint = run.checkpoint;
-  if (section.has("folder")) checkpoint.folder = output_path(section, "folder", scenario);
+  if (section.has("folder")) checkpoint.folder = path_of(section, "folder", scenario);
   if (section.has("every")) checkpoint.every = section.integer("every", 1, kMostSteps);
   if (section.has("keep")) {
     if (checkpoint.every == 0) section.fail("keep", "does nothing without every; give that, or leave it out");
@@ -114,9 +113,8 @@ void read_checkpoint(const TomlDocument& document, const std::filesystem::path& 
     if (checkpoint.every == 0) section.fail("copy", "does nothing without every; give that, or leave it out");
     checkpoint.copy = section.boolean("copy");
   }
-  if (section.has("export")) checkpoint.export_to = output_path(section, "export", scenario);
-  if (section.has("export_like"))
-    checkpoint.export_like = scenario_path("checkpoint.export_like", section.value("export_like"), scenario);
+  if (section.has("export")) checkpoint.export_to = path_of(section, "export", scenario);
+  if (section.has("export_like")) checkpoint.export_like = path_of(section, "export_like", scenario);
   if (section.has("export_type")) checkpoint.export_fp32 = section.choice("export_type", kExportTypes) == 1;
   if (section.has("export_shard")) checkpoint.export_shard_bytes = section.bytes("export_shard", 1);
   section.finish();
@@ -124,7 +122,7 @@ void read_checkpoint(const TomlDocument& document, const std::filesystem::path& 
 
 void read_log(const TomlDocument& document, const std::filesystem::path& scenario, RunOptions& run) {
   TomlSection section(document, "log");
-  if (section.has("metrics")) run.metrics = output_path(section, "metrics", scenario);
+  if (section.has("metrics")) run.metrics = path_of(section, "metrics", scenario);
   section.finish();
 }
 

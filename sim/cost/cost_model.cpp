@@ -1,8 +1,11 @@
 #include "sim/cost/cost_model.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <string_view>
 #include <tuple>
 
 #include "shared/drive_alignment.h"
@@ -309,7 +312,13 @@ class CostModel {
   }
 
   [[noreturn]] void missing(const char* figure) const {
-    throw InputError(machine_.source + ": " + figure + " has no rate, but the op \"" + op_->name + "\" needs one");
+    const std::string_view hint =
+        std::string_view(figure).starts_with("nvme")
+            ? "; a machine's file has a drive's rates in [nvme], and `penstock-exec calibrate "
+              "--nvme FOLDER` measures them"
+            : "";
+    throw InputError(
+        fmt::format("{}: {} has no rate, but the op \"{}\" needs one{}", machine_.source, figure, op_->name, hint));
   }
 
   const Schedule& schedule_;

@@ -18,7 +18,10 @@ constexpr double kSecondsPerDay = 86400;
 constexpr double kSoonDays = 180;
 
 /// Drives are rated in them.
-std::string terabytes(double bytes) { return fmt::format("{:.3g} TB", bytes * 1e-12); }
+std::string terabytes(double bytes) {
+  const double count = bytes * 1e-12;
+  return count < 1000 ? fmt::format("{:.3g} TB", count) : fmt::format("{:.0f} TB", count);
+}
 
 /// "moments 33.80 MiB, master 8.45 MiB"
 std::string on_drive(const Schedule& schedule) {
