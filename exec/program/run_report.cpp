@@ -101,6 +101,7 @@ std::string optimizer_text(const Scenario& scenario) {
 double bound_seconds(const RunSetup& setup) {
   const Machine& machine = setup.scenario.machine;
   if (machine.gpu.matmul_flops_per_second <= 0) return 0;
+  if (machine.gpu.is_host && !machine.measured) return 0;  // a guess at some CPU's rate bounds nothing
   return sim::any_schedule_seconds(setup.schedule, setup.scenario.model, machine);
 }
 
