@@ -57,6 +57,7 @@ Engine::Engine(const Schedule& schedule, const std::vector<OpCost>& costs, const
     lane.op = lane.begin < lane.end ? flat_.lane_ops.items[lane.begin] : -1;
     lane.gpu = is_gpu(schedule.lanes[i].kind);
     if (schedule.lanes[i].kind == LaneKind::launch) launch_lane_ = i;
+    if (lane.gpu && lane.op >= 0) launched_last_ = std::max(launched_last_, flat_.lane_ops.items[lane.end - 1]);
   }
   for (int step = 0; step < kSlots; ++step) reset_slot(step);
   // Step 0 has no step before it.
@@ -232,7 +233,13 @@ void Engine::op_ended(int step, int op, int lane, double start) {
   if (op == boundary_op_) at_boundary_ = true;
   release_successors(flat_.same_step, op, step);
   release_successors(flat_.next_step, op, step + 1);
-  if (--unfinished_[slot(step)] == 0) finish_step(step);
+  const bool all_ended = --unfinished_[slot(step)] == 0;
+  if (all_ended) {
+    ended_ = step;
+    reset_slot(step + kSlots);
+  }
+  if (op == launched_last_) launched_ended_ = step;
+  if (all_ended || op == launched_last_) release_steps();
 }
 
 void Engine::release_successors(const IndexLists& successors, int op, int step) {
@@ -248,9 +255,10 @@ void Engine::release_successors(const IndexLists& successors, int op, int step) 
   }
 }
 
-void Engine::finish_step(int step) {
-  reset_slot(step + kSlots);
-  released_ = step + 2;
+void Engine::release_steps() {
+  const int released = launched_last_ < 0 ? ended_ + 2 : std::min(launched_ended_ + 2, ended_ + 3);
+  if (released == released_) return;
+  released_ = released;
   if (launch_parked_) {
     launch_parked_ = false;
     ++launch_step_;

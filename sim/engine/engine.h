@@ -6,8 +6,8 @@
 //  - One thread launches GPU ops in id order, ahead of their execution; each takes its launch_seconds. At a wait the
 //    thread stands until the awaited op has ended, and the wait's latency_seconds longer if it had arrived before that:
 //    it has to be woken. It goes on into the next step without a pause.
-//  - Two steps are in flight at most: step s is handed to the lanes when every op of step s - 2 has ended. (Buffers
-//    rarely allow more than that, and it bounds how far launches and input run ahead.)
+//  - Step s is handed to the lanes when the GPU op of step s - 2 that is launched last has ended (as the executor
+//    launches), and when every op of step s - 3 has: what host and drive do behind a step may take a step longer.
 //  - A running op first spends its latency, then advances at the rate that fluid.h gives it. Rates change only when an
 //    op starts or ends; where no resource is asked for more than it has, every op runs at solo speed.
 //
@@ -80,7 +80,7 @@ class Engine {
     Run run = Run::idle;
     bool gpu = false;
   };
-  static constexpr int kSlots = 3;  // two steps in flight, and counters of the one after them
+  static constexpr int kSlots = 4;  // three steps in flight, and counters of the one after them
 
   std::size_t slot(int step) const { return static_cast<std::size_t>(step % kSlots); }
   std::int32_t& counter(int step, int op) { return counters_[slot(step) * static_cast<std::size_t>(flat_.ops) + op]; }
@@ -101,7 +101,7 @@ class Engine {
   void set_rate(Lane& lane, double rate);
   void op_ended(int step, int op, int lane, double start);
   void release_successors(const IndexLists& successors, int op, int step);
-  void finish_step(int step);
+  void release_steps();
   void start_segments(double time);
   void schedule_wait();
   void end_wait();
@@ -124,6 +124,8 @@ class Engine {
   double power_share_ = 0;                // without a measured time constant: of the previous step
   double recent_duty_ = 0, duty_at_ = 0;  // with one: as of the compute lane's last end
   int released_ = 1;                      // last step handed to the lanes
+  int launched_last_ = -1;                // the GPU op that is, of a step; -1: there is none
+  int launched_ended_ = -1, ended_ = -1;  // the last step of which that op has ended; all ops have
   std::vector<Lane> lanes_;
   std::vector<std::uint8_t> shares_;      // op uses a resource or belongs to a class
   std::vector<double> still_away_;        // per op: mean_still_away

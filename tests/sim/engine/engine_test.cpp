@@ -297,14 +297,31 @@ TEST(Engine, FindsPeriodsOfSeveralSteps) {
   EXPECT_EQ(time_of(run, 2, y).end - time_of(run, 0, y).end, 8);
 }
 
-// A host op that nobody waits for takes 3 per step, compute 1. Two steps are in flight at most, so compute runs ahead
+// A host op that nobody waits for takes 3 per step, compute 1. Three steps are in flight at most, so compute runs ahead
 // by that much and then keeps the host's pace.
-TEST(Engine, ALaneThatFallsBehindHoldsTheOthersTwoStepsLater) {
+TEST(Engine, ALaneThatFallsBehindHoldsTheOthersThreeStepsLater) {
   TinySimulation tiny;
   tiny.costs(tiny.compute("layer"), alone(1));
   tiny.costs(tiny.op("report", TinySimulation::kHost, ReportWork{}), alone(3));
   const SimulatedRun run = tiny.run();
   EXPECT_EQ(run.step_seconds, 3);
+}
+
+// Layer (1), update (1), then two writes of 2, one behind the other, for which nobody waits. A layer waits for the update
+// of the step before, so that a step takes 2 and the writes of one end 6 after its layer began: when the third after it
+// begins. Were the second held until then, a step would take 3.
+TEST(Engine, LaunchesBesideWhatIsWrittenBehindTheStepBeforeTheLast) {
+  TinySimulation tiny;
+  const int lane_low = tiny.add_lane("low bits", LaneKind::host), lane_m = tiny.add_lane("m", LaneKind::host);
+  const int layer = tiny.costs(tiny.compute("layer"), alone(1));
+  const int update = tiny.costs(tiny.op("update", TinySimulation::kHost, InputWork{}), alone(1));
+  const int low = tiny.costs(tiny.op("write low bits", lane_low, InputWork{}), alone(2));
+  const int m = tiny.costs(tiny.op("write m", lane_m, InputWork{}), alone(2));
+  tiny.after(update, {layer});
+  tiny.after(low, {update});
+  tiny.after(m, {low});
+  tiny.after_previous_step(layer, {update});
+  EXPECT_EQ(tiny.run().step_seconds, 2);
 }
 
 TEST(Engine, ZeroCostsEndAtOnce) {
