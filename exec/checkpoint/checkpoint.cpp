@@ -72,7 +72,7 @@ Order in_model_order(const Model& model) {
   throw std::runtime_error(
       fmt::format("the state is bad and is not saved: {}{} is {}; go on from a checkpoint of before, with a lower "
                   "learning rate or other data",
-                  name, element_text(tensor, index), value));
+                  name, element_text(stored_shape(tensor), index), value));
 }
 
 void write_weights(SafetensorsWriter& writer, const Layer& layer, const StateReader& states) {
@@ -204,9 +204,10 @@ void Checkpoint::read(const ParameterTensor& tensor, StatePart part, std::int64_
   file.read(&file == &weights_ ? tensor.name : stored_name(part, tensor), first, out);
 }
 
-std::string Checkpoint::place(const ParameterTensor& tensor, StatePart part) const {
+std::string Checkpoint::place(const ParameterTensor& tensor, StatePart part, std::int64_t index) const {
   const SafetensorsFile& file = file_of(part, tensor);
-  return fmt::format("{}: {}", file.path().string(), &file == &weights_ ? tensor.name : stored_name(part, tensor));
+  return fmt::format("{}: {}{}", file.path().string(), &file == &weights_ ? tensor.name : stored_name(part, tensor),
+                     element_text(stored_shape(tensor), index));
 }
 
 std::unique_ptr<Checkpoint> open_checkpoint(const fs::path& given) {

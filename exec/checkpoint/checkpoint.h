@@ -51,7 +51,7 @@ class Checkpoint : public StateSource {
   /// and type and as it was written, and nothing else.
   void verify(const Model& model) const;
   void read(const ParameterTensor& tensor, StatePart part, std::int64_t first, std::span<float> out) const override;
-  std::string place(const ParameterTensor& tensor, StatePart part) const override;
+  std::string place(const ParameterTensor& tensor, StatePart part, std::int64_t index) const override;
 
  private:
   /// That of kWeightsFile, or kStatesFile.

@@ -176,9 +176,8 @@ void ModelFolder::write_shard(const Shard& shard, const StateSource& states) con
       const bool is_half = options_.type == StoredType::bf16;
       if (const std::size_t at = is_half ? first_not_finite(halves) : first_not_finite(values); at < values.size())
         throw std::runtime_error(
-            fmt::format("{}{} is {}, {}", states.place(*tensor, StatePart::master),
-                        element_text(*tensor, first + static_cast<std::int64_t>(at)), values[at],
-                        std::isfinite(values[at]) ? "more than bf16 can hold" : "not a finite number"));
+            fmt::format("{} is {}, {}", states.place(*tensor, StatePart::master, first + static_cast<std::int64_t>(at)),
+                        values[at], std::isfinite(values[at]) ? "more than bf16 can hold" : "not a finite number"));
       writer.append(is_half ? std::as_bytes(std::span(halves)) : std::as_bytes(std::span(values)));
     }
   writer.close();

@@ -49,9 +49,10 @@ class PublishedStates : public StateSource {
     const PackedPlace stored = stored_place(tensor);
     files_.read(stored.name, stored.first + first, out);
   }
-  std::string place(const ParameterTensor& tensor, StatePart) const override {
-    const std::string name = stored_place(tensor).name;
-    return fmt::format("{}: {}", files_.find(name)->file->path().string(), name);
+  std::string place(const ParameterTensor& tensor, StatePart, std::int64_t index) const override {
+    const PackedPlace stored = stored_place(tensor);
+    return fmt::format("{}: {}{}", files_.find(stored.name)->file->path().string(), stored.name,
+                       element_text(stored.shape, stored.first + index));
   }
   std::string describe() const override {
     std::string text = files_.describe();

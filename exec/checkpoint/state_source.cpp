@@ -1,6 +1,7 @@
 #include "exec/checkpoint/state_source.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -30,9 +31,14 @@ class RandomStates : public StateSource {
 
 std::unique_ptr<StateSource> random_states(std::uint64_t seed) { return std::make_unique<RandomStates>(seed); }
 
-std::string element_text(const ParameterTensor& tensor, std::int64_t index) {
-  if (stored_shape(tensor).size() == 1) return fmt::format("[{}]", index);
-  return fmt::format("[{}, {}]", index / tensor.columns, index % tensor.columns);
+std::string StateSource::place(const ParameterTensor& tensor, StatePart, std::int64_t index) const {
+  return tensor.name + element_text(stored_shape(tensor), index);
+}
+
+std::string element_text(const std::vector<std::int64_t>& shape, std::int64_t index) {
+  std::vector<std::int64_t> place(shape.size());
+  for (std::size_t i = shape.size(); i-- > 0; index /= shape[i]) place[i] = index % shape[i];
+  return fmt::format("[{}]", fmt::join(place, ", "));
 }
 
 std::vector<std::int64_t> stored_shape(const ParameterTensor& tensor) {

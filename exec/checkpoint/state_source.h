@@ -21,8 +21,8 @@ class StateSource {
   virtual ~StateSource() = default;
   /// Elements [first, first + out.size()) of the tensor's own row-major order, in fp32.
   virtual void read(const ParameterTensor& tensor, StatePart part, std::int64_t first, std::span<float> out) const = 0;
-  /// Where a person finds the tensor ("FILE: NAME"), for messages.
-  virtual std::string place(const ParameterTensor& tensor, StatePart) const { return tensor.name; }
+  /// Where a person finds an element of the tensor's own row-major order ("FILE: NAME[3, 5]"), for messages.
+  virtual std::string place(const ParameterTensor& tensor, StatePart part, std::int64_t index) const;
   /// Which files are read and what was decided about them, in one line; empty if there are none.
   virtual std::string describe() const { return ""; }
 };
@@ -37,8 +37,8 @@ std::unique_ptr<StateSource> random_states(std::uint64_t seed);
 /// which are held against what they follow from. Names without "model." (a model saved without head) are understood.
 std::unique_ptr<StateSource> published_states(const std::filesystem::path& path, const Model& model);
 
-/// "[2, 9]", or "[9]" of a vector: where an element of the tensor's own row-major order is, for messages.
-std::string element_text(const ParameterTensor& tensor, std::int64_t index);
+/// "[2, 9]", or "[9]" of a vector: where an element of a tensor's row-major order is, for messages.
+std::string element_text(const std::vector<std::int64_t>& shape, std::int64_t index);
 
 /// As files have it under Hugging Face's names: norms and biases are vectors.
 std::vector<std::int64_t> stored_shape(const ParameterTensor& tensor);

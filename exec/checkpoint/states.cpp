@@ -70,8 +70,8 @@ std::size_t first_beyond(std::span<const float> values, std::uint32_t limit) {
   });
   if (tensor == layer.tensors.end()) throw std::logic_error("padding that is not zero");
   throw InputError(fmt::format(
-      "{}{} is {}, {}: training cannot start from it; take another copy, or one from before it was lost",
-      source.place(*tensor, part), element_text(*tensor, at - tensor->offset), value,
+      "{} is {}, {}: training cannot start from it; take another copy, or one from before it was lost",
+      source.place(*tensor, part, at - tensor->offset), value,
       std::isfinite(value) ? "more than bf16, in which it is used, can hold (3.39e38)" : "not a finite number"));
 }
 

@@ -258,7 +258,12 @@ std::string why_missing(std::span<const std::string> missing, std::span<const st
            "true "
            "in config.json says so; else take the weights of the ...ForCausalLM";
   if (decoder_layers < config.decoder_layers && all_have("layers.")) return about_layers(decoder_layers, config);
-  if (all_have(".experts."))
+  if (config.experts.count > 0 && config.family != ModelFamily::mixtral && any_has(unused, ".block_sparse_moe."))
+    return fmt::format(
+        "models of model_type \"mixtral\" have experts of these names, the scenario's is \"{}\"; take the config.json that "
+        "belongs to the weights",
+        family_name(config));
+  if (config.experts.count > 0 && (all_have(".mlp.") || all_have(".block_sparse_moe.")))
     return "the weights lack experts that config.json speaks of (num_experts, mlp_only_layers, decoder_sparse_step), or "
            "were not downloaded whole";
   if (all_have("_proj.bias"))

@@ -88,11 +88,34 @@ INSTANTIATE_TEST_SUITE_P(Experts, Families, testing::Values(ModelFamily::qwen3_m
                            return std::string(model_family_names()[static_cast<std::size_t>(param.param)]);
                          });
 
+// Expert 2's up, row 3, column 5: behind its gate's 12 rows.
+TEST(PackedExperts, AnElementIsNamedWhereItIsStored) {
+  const Model model = experts(ModelFamily::qwen3_moe);
+  const TemporaryFolder folder;
+  const Layer& layer = model.layers[2];
+  const auto up = std::find_if(layer.tensors.begin(), layer.tensors.end(), [](const ParameterTensor& tensor) {
+    return tensor.name == "model.layers.1.mlp.experts.2.up_proj.weight";
+  });
+  ASSERT_NE(up, layer.tensors.end());
+  const auto place = [&](const PublishedTensors& tensors) {
+    const auto path = folder.write("model.safetensors", safetensors_text(tensors));
+    return published_states(path, model)->place(*up, StatePart::master, 3 * 16 + 5);
+  };
+  EXPECT_MENTIONS(place(packed(model)), "model.safetensors: model.layers.1.mlp.experts.gate_up_proj[2, 15, 5]");
+  EXPECT_MENTIONS(place(published_tensors(model)),
+                  "model.safetensors: model.layers.1.mlp.experts.2.up_proj.weight[3, 5]");
+}
+
 TEST(PackedExperts, WhatIsMissingOrTooMuchIsRefused) {
   const Model model = experts(ModelFamily::qwen3_moe);
   PublishedTensors tensors = published_tensors(model);
   tensors.erase("model.layers.1.mlp.experts.2.down_proj.weight");
   EXPECT_MENTIONS(error_of(model, tensors), "the weights lack experts that config.json speaks of");
+  tensors = published_tensors(model);
+  tensors.erase("model.layers.1.mlp.gate.weight");
+  EXPECT_MENTIONS(error_of(model, tensors), "the weights lack experts that config.json speaks of");
+  EXPECT_MENTIONS(error_of(model, published_tensors(experts(ModelFamily::mixtral))),
+                  "models of model_type \"mixtral\" have experts of these names");
   tensors = published_tensors(model);
   tensors["model.layers.1.mlp.experts.3.down_proj.weight"] = zeros("F32", {16, 12}, 4);
   EXPECT_MENTIONS(error_of(model, tensors), "experts of a layer: 4 in the weights, 3 by config.json (num_experts)");

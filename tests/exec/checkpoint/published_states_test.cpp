@@ -92,7 +92,8 @@ TEST(PublishedStates, AreReadAsTheyStand) {
     source->read(gate, StatePart::moment_v, 0, moments);
     EXPECT_EQ(moments, std::vector<float>(4, 0));
     EXPECT_EQ(source->describe(), (folder.path() / "model.safetensors").string());
-    EXPECT_EQ(source->place(gate, StatePart::master), source->describe() + ": " + gate.name);
+    EXPECT_EQ(source->place(gate, StatePart::master, 0),
+              source->describe() + ": " + gate.name + element_text(stored_shape(gate), 0));
   }
 }
 
@@ -258,7 +259,8 @@ TEST(PublishedStates, NamesOfABaseModelAreRead) {
       for (const ParameterTensor& tensor : layer.tensors)
         EXPECT_EQ(read_all(*source, tensor), some_values(tensor.name, tensor.elements())) << tensor.name;
     EXPECT_MENTIONS(source->describe(), "its names lack \"model.\"");
-    EXPECT_EQ(source->place(model.layers[0].tensors[0], StatePart::master), path.string() + ": embed_tokens.weight");
+    EXPECT_EQ(source->place(model.layers[0].tensors[0], StatePart::master, 0),
+              path.string() + ": embed_tokens.weight[0, 0]");
   }
   // Some with and some without: the file is broken.
   EXPECT_MENTIONS(error_after(llama(),
