@@ -153,7 +153,12 @@ std::vector<int> windowed_layers(JsonObject& object, const ModelConfig& config) 
   const bool listed = given(object, "layer_types");
   const std::vector<int> by_list = listed ? listed_windows(object, config) : std::vector<int>();
   if (config.family == ModelFamily::mistral) return layers_from(0, config);
-  // Nor do Mixtral's and OLMoE's layers differ, which have one where the key is given; nor Qwen3-MoE's.
+  // Flash attention obeys it, the others look at a mask that has none.
+  if (config.family == ModelFamily::olmoe && given(object, "sliding_window"))
+    object.fail("sliding_window", fmt::format("{}: whether transformers' olmoe has one hangs on its implementation of "
+                                              "attention, so that it is not known what is meant; expected null",
+                                              shown(object.value("sliding_window"))));
+  // Nor do Mixtral's layers differ, which have one where the key is given; nor Qwen3-MoE's.
   if (expert_defaults(config.family) != nullptr) {
     const bool has_one = config.family == ModelFamily::qwen3_moe ? asked_for : given(object, "sliding_window");
     return has_one ? layers_from(0, config) : std::vector<int>();

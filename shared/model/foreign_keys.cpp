@@ -102,7 +102,8 @@ void refuse_other_word(JsonObject& object, const char* name, std::string_view ex
 void refuse_foreign_experts(JsonObject& object, const ModelConfig& config) {
   const ExpertDefaults* const experts = expert_defaults(config.family);
   if (experts == nullptr) {
-    for (const ForeignKey& key : kExperts) refuse(object, key);
+    for (const ForeignKey& key : kExperts)
+      if (!object.has(key.name) || object.value(key.name) != 0) refuse(object, key);
     return;
   }
   for (const ForeignKey& key : kOtherExperts) refuse(object, key);

@@ -203,6 +203,15 @@ TEST_F(ExpertsConfig, WhatCannotBeIsRefused) {
   EXPECT_MENTIONS(refusal(of_type("mixtral", kSizes + std::string(", \"norm_topk_prob\": false"))), "norm_topk_prob");
   EXPECT_MENTIONS(refusal(of_type("olmoe", kSizes + std::string(", \"clip_qkv\": 8.0"))), "clip_qkv");
   EXPECT_MENTIONS(refusal(of_type("llama", kSizes)), "its MLPs are mixtures of experts");
+  EXPECT_EQ(refusal(of_type("llama", ", \"num_experts\": 0, \"num_local_experts\": 1")), "accepted");
+}
+
+// transformers' OLMoE hands it to flash attention, and makes a mask without it for the others.
+TEST_F(ExpertsConfig, AWindowOfOlmoeIsNotKnown) {
+  const std::string sizes = kSizes;
+  EXPECT_MENTIONS(refusal(of_type("olmoe", sizes + ", \"sliding_window\": 64")), "sliding_window: 64: whether");
+  EXPECT_EQ(refusal(of_type("olmoe", sizes + ", \"sliding_window\": null")), "accepted");
+  EXPECT_EQ(refusal(of_type("mixtral", sizes + ", \"sliding_window\": 64")), "accepted");
 }
 
 TEST_F(ExpertsConfig, OtherWaysToChooseExpertsAreNotPassedOver) {
