@@ -271,7 +271,7 @@ void DecoderOp::backward_qkv() {
 
 Rotary make_rotary(const Model& model, BatchShape batch) {
   const ModelConfig& config = model.config;
-  const std::vector<double> frequencies = rotary_frequencies(config, batch.past + batch.sequence_length);
+  const std::vector<double> frequencies = rotary_frequencies(config, batch.row_tokens());
   if (frequencies.size() > kMostRotaryPairs)
     throw InputError("rotary embedding: head_dim " + std::to_string(config.head_dim) +
                      " is more than the GPU kernels take (" + std::to_string(2 * kMostRotaryPairs) + ")");

@@ -93,7 +93,7 @@ void rotate_queries_and_keys(const Model& model, BatchShape batch, const std::in
   const std::int64_t dim = model.config.head_dim, half = dim / 2;
   const std::int64_t columns = model.query_columns() + model.key_columns();
   const std::array<NormedUnits, 2> units = normed_units(model);
-  const RotaryTable<Real>& table = rotary_table<Real>(model.config, batch.past + batch.sequence_length);
+  const RotaryTable<Real>& table = rotary_table<Real>(model.config, batch.row_tokens());
   ScratchScope scratch;
   Real* const unit = scratch.take<Real>(std::max(units[0].width, units[1].width));
   Real* const norms[] = {scratch.take<Real>(units[0].width), scratch.take<Real>(units[1].width)};
@@ -128,7 +128,7 @@ void rotate_queries_and_keys_backward(const Model& model, BatchShape batch, cons
   const std::int64_t dim = model.config.head_dim, half = dim / 2;
   const std::int64_t columns = model.query_columns() + model.key_columns();
   const std::array<NormedUnits, 2> units = normed_units(model);
-  const RotaryTable<Real>& table = rotary_table<Real>(model.config, batch.past + batch.sequence_length);
+  const RotaryTable<Real>& table = rotary_table<Real>(model.config, batch.row_tokens());
   ScratchScope scratch;
   Real* const unit = scratch.take<Real>(std::max(units[0].width, units[1].width));
   Real* const raw = scratch.take<Real>(std::max(units[0].width, units[1].width));

@@ -120,6 +120,7 @@ int chunk_count(BatchShape sequence) {
 BatchShape chunk_of(BatchShape sequence, int chunk) {
   if (!sequence.is_cut()) return sequence;
   BatchShape shape = sequence;
+  shape.row = sequence.sequence_length;
   shape.past = chunk * sequence.chunk_tokens;
   shape.sequence_length = std::min(sequence.chunk_tokens, sequence.sequence_length - shape.past);
   if (sequence.squared_lengths <= 0) return shape;

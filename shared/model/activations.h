@@ -78,7 +78,11 @@ struct BatchShape {
   // nothing else.
   double expert_skew = 1;  // up to kMostExpertSkew
 
+  // Of a chunk: tokens of its whole row, by which rotary frequencies may go; 0: as many as there are up to its end.
+  std::int64_t row = 0;
+
   std::int64_t tokens() const { return sequences * sequence_length; }
+  std::int64_t row_tokens() const { return row > 0 ? row : past + sequence_length; }
   /// Of a row of token ids.
   std::int64_t token_row() const { return sequence_length + (kind == BatchKind::windows ? 1 : 0); }
   constexpr bool is_cut() const { return chunk_tokens > 0; }

@@ -72,6 +72,29 @@ TEST(Gradient, ChunksChangeNothingButTheOrderOfAdditions) {
       ASSERT_NEAR(whole.gradients[layer][i], chunked.gradients[layer][i], 1e-12);
 }
 
+/// Rotary frequencies that go by a row's length are the same in each of its chunks, for any length of these.
+TEST(Gradient, ChunksOfARowHaveItsDynamicFrequencies) {
+  ModelConfig config = tiny_qwen3();
+  config.rope_scaling = RopeScaling::dynamic;
+  config.rope_factor = 4;
+  config.max_positions = 5;
+  const Model model = make_model(config);
+  const auto weights = tiny_weights(model);
+  BatchShape row{1, 23};
+  const auto tokens = tiny_tokens(model, row);
+  const WholeRun whole = run_in_double(model, row, {}, weights, tokens, 1.0, false);
+  for (const std::int64_t chunk : {1, 7, 22}) {
+    row.chunk_tokens = chunk;
+    const WholeRun cut = run_in_double(model, row, {}, weights, tokens, 1.0, false);
+    EXPECT_NEAR(cut.loss, whole.loss, 1e-12) << chunk;
+    for (std::size_t layer = 0; layer < whole.gradients.size(); ++layer)
+      for (std::size_t i = 0; i < whole.gradients[layer].size(); ++i)
+        ASSERT_NEAR(cut.gradients[layer][i], whole.gradients[layer][i], 1e-12) << chunk;
+  }
+  config.max_positions = 1 << 10;
+  EXPECT_GT(std::abs(run_in_double(make_model(config), row, {}, weights, tokens, 1.0, false).loss - whole.loss), 1e-6);
+}
+
 /// More queries than one block of the attention kernel: the sum over blocks must be the same function.
 TEST(Gradient, LongSequenceAgreesWithCentralDifferences) {
   const BatchShape batch{1, 150};
