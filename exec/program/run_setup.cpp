@@ -123,28 +123,6 @@ std::string_view words(BatchKind rows) {
 }
 
 /// The file decides which rows it can make; nothing of it is ignored because somebody asked for others.
-/// A chunk does not know how long its sequence is.
-void require_uncut_dynamic(const Schedule& schedule, const std::string& place) {
-  const BatchShape& rows = schedule.micro_batch;
-  if (schedule.model.rope_scaling != RopeScaling::dynamic || !rows.is_cut() ||
-      rows.sequence_length <= schedule.model.max_positions)
-    return;
-  throw InputError(fmt::format(
-      "{}: [workload] chunk_tokens: {} has rope_type \"dynamic\", whose rotary frequencies go by the length of "
-      "the whole sequence, and chunks of {} tokens do not have it; expected chunk_tokens = 0",
-      place, schedule.model.name, rows.chunk_tokens));
-}
-
-/// The load-balancing loss is of a whole micro-batch.
-void require_uncut_balance(const Schedule& schedule, const std::string& place) {
-  if (!balances(schedule.model) || !schedule.micro_batch.is_cut()) return;
-  throw InputError(fmt::format(
-      "{}: [workload] chunk_tokens: {} asks for the load-balancing loss of its experts (output_router_logits), which "
-      "is of whole sequences, and chunks of {} tokens do not have them; expected chunk_tokens = 0, or "
-      "\"output_router_logits\": false",
-      place, schedule.model.name, schedule.micro_batch.chunk_tokens));
-}
-
 void require_packing(Packing packing, const TokenSource& tokens, const fs::path& scenario) {
   if (packing == Packing::automatic || (packing == Packing::packed) == (tokens.rows() == BatchKind::packed)) return;
   throw InputError(fmt::format("{}: [data] packing: is \"{}\", but rows of {} are {}: {}", scenario.string(),
@@ -206,8 +184,9 @@ void plan_and_prove(const RunCommandOptions& options, const MemoryLimits& limits
   const Scenario asked = sim::within_room(setup.scenario, setup.room);
   if (options.schedule.empty()) setup.decision = sim::plan_what_is_open(setup.scenario, setup.room);
   setup.schedule = sim::proved_schedule(setup.scenario, options.schedule);
-  require_uncut_dynamic(setup.schedule, options.scenario.scenario.string());
-  require_uncut_balance(setup.schedule, options.scenario.scenario.string());
+  if (setup.schedule.micro_batch.is_cut())
+    if (const std::string why = cut_not_computed(setup.schedule.model); !why.empty())
+      throw InputError(fmt::format("{}: [workload] chunk_tokens: {}", options.scenario.scenario.string(), why));
   try {
     require_tiers(setup.schedule, setup.scenario, options.schedule);
     require_drive_path(setup.schedule, setup.scenario, options.schedule);

@@ -28,6 +28,14 @@ std::string rope_not_computed(const ModelConfig& config, std::int64_t sequence_l
       config.name, name);
 }
 
+std::string cut_not_computed(const ModelConfig& config) {
+  if (!balances(config)) return "";
+  return fmt::format(
+      "{} asks for the load-balancing loss of its experts (output_router_logits), which is of whole sequences, and "
+      "chunks do not have them; expected chunk_tokens = 0, or \"output_router_logits\": false",
+      config.name);
+}
+
 std::vector<std::string> length_notes(const ModelConfig& config, std::int64_t sequence_length, BatchKind rows) {
   std::vector<std::string> notes;
   if (const std::string why = rope_not_computed(config, sequence_length, rows); !why.empty())

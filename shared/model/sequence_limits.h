@@ -14,6 +14,9 @@ namespace penstock {
 /// are. Bytes and time do not depend on it: whoever trains refuses it.
 std::string rope_not_computed(const ModelConfig& config, std::int64_t sequence_length, BatchKind rows);
 
+/// Why sequences of such a model are not trained on in chunks, and what would be right; empty if they are.
+std::string cut_not_computed(const ModelConfig& config);
+
 /// What is to be said of such rows where it is not refused: rope_not_computed, and that they are longer than
 /// max_position_embeddings (rotary positions go on, as they do in transformers).
 std::vector<std::string> length_notes(const ModelConfig& config, std::int64_t sequence_length, BatchKind rows);

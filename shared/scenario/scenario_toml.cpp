@@ -251,6 +251,8 @@ class ScenarioReader {
     section.finish();
     const ModelConfig& config = scenario_.model.config;
     scenario_.notes = length_notes(config, scenario_.sequence_length, scenario_.rows);
+    if (const std::string why = cut_not_computed(config); scenario_.chunk_tokens > 0 && !why.empty())
+      scenario_.notes.push_back(fmt::format("chunk_tokens: {}; bytes and times do not depend on it", why));
     const double widths =
         static_cast<double>(2 * config.hidden + 2 * scenario_.model.qkv_columns() + 4 * scenario_.model.widest_mlp());
     const double tokens = static_cast<double>(scenario_.sequence_length) * scenario_.sequences;

@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "shared/model/library_workspace.h"
+#include "shared/model/sequence_limits.h"
 
 namespace penstock::sim {
 namespace {
@@ -227,11 +228,15 @@ class Neighbours {
 bool operator<(const Candidate& a, const Candidate& b) { return compared(a, b) < 0; }
 
 std::vector<std::int64_t> chunks_to_try(const Scenario& scenario) {
-  if (!is_long(scenario)) return {};
+  if (!is_long(scenario) || !cut_not_computed(scenario.model.config).empty()) return {};
   const std::vector<std::int64_t> all{16384, 8192};
   std::vector<std::int64_t> result = all;
   std::erase_if(result, [&](std::int64_t tokens) { return !is_for_library(scenario, tokens); });
   return result.empty() ? all : result;
+}
+
+bool may_cut(const Scenario& scenario) {
+  return scenario.micro_batch == 1 && !scenario.fixed.contains(kChunkKey) && !chunks_to_try(scenario).empty();
 }
 
 void set_plan(const Candidate& plan, Scenario& scenario) {
@@ -287,6 +292,9 @@ SearchSpace compact_space(const Scenario& scenario) {
   // Chunks of the scenario's, or small ones.
   if (space.chunkings.size() > 1) space.chunkings = {{1024, scenario.policy.numerics.chunking.loss_tokens}};
   space.keeps = {{Keep::input, 1}, {Keep::input, 2}, {Keep::input, 4}, {Keep::input, 8}};
+  // What is made again of a whole block of a long sequence may be more than all else.
+  if (is_long(scenario))
+    for (const int every : {2, 4, 8}) space.keeps.push_back({Keep::input, every, true});
   space.most_groups = 2;
   space.weight_buffers = {1};
   space.activation_slots = {1};
@@ -362,7 +370,7 @@ std::vector<Candidate> shapes(const SearchSpace& space, const Scenario& scenario
   const auto firsts = [&](auto next) {
     const int decoders = scenario.model.layer_count() - 2;
     if (const int given = scenario.policy.first_layers; given > 0 && scenario.fixed.contains("first_layers")) {
-      for (const auto& [keep, every] : space.keeps)
+      for (const auto& [keep, every, twice] : space.keeps)
         for (const TierKind tier : space.activations) {
           set_first(p, given, keep, tier);
           if (every == 1 && (given < decoders || (keep == p.keep && tier == p.activations))) next();
@@ -404,9 +412,10 @@ std::vector<Candidate> shapes(const SearchSpace& space, const Scenario& scenario
     for (const Chunking& chunking : space.chunkings) {
       p.numerics.chunking = chunking;
       if (&chunking != &space.chunkings.front() && chunking.mlp_tokens >= tokens) continue;
-      for (const auto& [keep, every] : space.keeps) {
+      for (const auto& [keep, every, twice] : space.keeps) {
         p.keep = keep;
         p.checkpoint_every = every;
+        p.forward_twice = twice;
         if (every > std::max(1, scenario.model.layer_count() - 2)) continue;
         for (const Grouping& grouping : groupings(scenario.sequences / candidate.micro_batch, space.most_groups)) {
           p.group = grouping.group;

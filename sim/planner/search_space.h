@@ -54,6 +54,13 @@ struct FirstLayers {
   TierKind activations = TierKind::hbm;
 };
 
+/// What all layers keep, and every how manieth one its input.
+struct KeepLevel {
+  Keep keep = Keep::input;
+  int checkpoint_every = 1;
+  bool forward_twice = false;  // of blocks: made again layer by layer, so that one layer's is there at a time
+};
+
 /// Of a micro-batch that is tried, unless it is one sequence or the scenario's.
 inline constexpr std::int64_t kMostMicroBatchTokens = 65536;
 
@@ -61,7 +68,7 @@ struct SearchSpace {
   std::vector<int> micro_batches;
   std::vector<std::int64_t> chunk_tokens{0};  // tried with micro-batches of one sequence; 0: uncut
   std::vector<Chunking> chunkings;
-  std::vector<std::pair<Keep, int>> keeps;  // with checkpoint_every
+  std::vector<KeepLevel> keeps;
   /// Only those that keep more than the rest, or elsewhere, are tried. One kind by default: such shapes have low bounds
   /// and would take the scan's budget from all others; the local search splits the best few.
   std::vector<FirstLayers> firsts{FirstLayers{}};
@@ -79,6 +86,8 @@ SearchSpace default_space(const Scenario& scenario);
 /// The chunks that are tried of the scenario's sequences: none unless they are longer than kShortSequence.
 std::vector<std::int64_t> chunks_to_try(const Scenario& scenario);
 inline constexpr std::int64_t kShortSequence = 32768;
+/// Whether a plan may cut the scenario's sequences though it leaves all other sums as they are.
+bool may_cut(const Scenario& scenario);
 
 /// A space for an answer within seconds: the scenario's micro-batch and chunks, rings of one size.
 SearchSpace quick_space(const Scenario& scenario);

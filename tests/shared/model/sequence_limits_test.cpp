@@ -40,6 +40,16 @@ TEST(SequenceLimits, DynamicScalingOfDocumentsEndsAtTheModelsPositions) {
   EXPECT_MENTIONS(rope_not_computed(config, 1025, kPacked), "rows of 1025 tokens hold documents of more than");
 }
 
+TEST(SequenceLimits, TheLoadBalancingLossIsOfWholeSequences) {
+  ModelConfig config = config_of(ModelFamily::olmoe);
+  config.experts.count = 8;
+  EXPECT_EQ(cut_not_computed(config), "");
+  config.experts.balance = 0.01;
+  EXPECT_MENTIONS(cut_not_computed(config), "small asks for the load-balancing loss of its experts");
+  config.experts.count = 0;
+  EXPECT_EQ(cut_not_computed(config), "");
+}
+
 TEST(SequenceLimits, NotesSayWhatIsNotRefused) {
   ModelConfig config = config_of(ModelFamily::llama);
   EXPECT_TRUE(length_notes(config, 1024, kText).empty());

@@ -48,6 +48,18 @@ TEST(SearchSpace, ShortSequencesAreNotCut) {
   Scenario scenario = long_sequences("qwen2.5-7b.json");
   scenario.sequence_length = kShortSequence;
   EXPECT_TRUE(chunks_to_try(scenario).empty());
+  EXPECT_FALSE(may_cut(scenario));
+}
+
+// The executor would refuse them.
+TEST(SearchSpace, SequencesWithTheLoadBalancingLossAreNotCut) {
+  Scenario scenario = long_sequences("qwen3-30b-a3b.json");
+  scenario.fixed.clear();
+  EXPECT_FALSE(chunks_to_try(scenario).empty());
+  EXPECT_TRUE(may_cut(scenario));
+  scenario.model.config.experts.balance = 0.001;
+  EXPECT_TRUE(chunks_to_try(scenario).empty());
+  EXPECT_FALSE(may_cut(scenario));
 }
 
 }  // namespace
