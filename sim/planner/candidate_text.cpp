@@ -41,6 +41,7 @@ std::string keep_text(const PolicyParameters& p) {
     text += fmt::format(", of the first {} layer{} {} {}", p.first_layers, p.first_layers == 1 ? "" : "s",
                         kept(p.first_keep), place_text(p.first_activations));
   if (activations_travel(p)) text += fmt::format(" ({} slots)", p.activation_slots);
+  if (p.checkpoint_every > 1 && p.forward_twice) text += ", forward of a block made again twice";
   return text;
 }
 

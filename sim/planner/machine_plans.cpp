@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "sim/planner/open_policy.h"
 #include "sim/planner/parallel.h"
 
 namespace penstock::sim {
@@ -62,7 +63,7 @@ std::vector<SearchResult> plan_machines(
       SearchOptions options = how;
       options.threads = static_cast<int>(std::max<std::size_t>(1, threads / kinds.size()));
       if (progress) options.progress = [&](const SearchProgress& now) { progress(task.name, now); };
-      plans[index] = search(scenario, space(scenario), options);
+      plans[index] = search_or_least(scenario, space(scenario), options);
       if (!plans[index].best.empty()) larger = &plans[index];
     }
     // What less memory runs, more runs too: a search may have missed it by its tolerance or its budget. But nothing is

@@ -68,6 +68,13 @@ void cut(Scenario scenario, const SearchOptions& how, SearchResult& result) {
 
 }  // namespace
 
+SearchResult search_or_least(const Scenario& scenario, const SearchSpace& space, const SearchOptions& options) {
+  SearchResult result = search(scenario, space, options);
+  if (!result.best.empty() || is_stopped(options)) return result;
+  SearchResult least = search(scenario, compact_space(scenario), options);
+  return least.best.empty() ? result : least;
+}
+
 Decision decide(const Scenario& scenario, const SearchOptions& how) {
   const std::set<std::string> all = choice_keys();
   Scenario same_bits = scenario;
@@ -80,15 +87,14 @@ Decision decide(const Scenario& scenario, const SearchOptions& how) {
   }
   Scenario chunked = same_bits;
   if (!scenario.fixed.contains("mlp_chunk_tokens")) chunked.fixed.erase("mlp_chunk_tokens");
-  const bool may_cut =
-      scenario.micro_batch == 1 && !scenario.fixed.contains("chunk_tokens") && !chunks_to_try(scenario).empty();
-  if (may_cut) chunked.fixed.erase("chunk_tokens");
+  const bool cuts = may_cut(scenario);
+  if (cuts) chunked.fixed.erase("chunk_tokens");
   SearchResult result;
   for (const std::int64_t drive : std::set<std::int64_t>{0, scenario.machine.nvme.bytes}) {
     same_bits.machine.nvme.bytes = chunked.machine.nvme.bytes = drive;
     result = quick_search(same_bits, quick_space(same_bits), how);
     if (result.best.empty()) result = quick_search(chunked, compact_space(chunked), how);
-    if (may_cut) cut(chunked, how, result);
+    if (cuts) cut(chunked, how, result);
     if (!result.best.empty()) break;
   }
   return decision_of(result, scenario);

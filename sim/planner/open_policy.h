@@ -39,6 +39,9 @@ struct Decision {
 /// Throws InputError for a figure that the machine lacks.
 Decision decide(const Scenario& scenario, const SearchOptions& how = {});
 
+/// `search`, and where nothing of `space` fits, of the choices that need least memory (compact_space).
+SearchResult search_or_least(const Scenario& scenario, const SearchSpace& space, const SearchOptions& options);
+
 /// Puts what was chosen into the scenario that it was decided for, and fixes it: it is not planned again.
 void apply(const Decision& decision, Scenario& scenario);
 

@@ -102,7 +102,8 @@ class Remedies {
     }
     if (holds_states(scenario)) {
       Scenario open = scenario;
-      open.fixed.insert({"micro_batch", "chunk_tokens", "loss_chunk_tokens"});
+      if (!may_cut(scenario)) open.fixed.insert("chunk_tokens");
+      open.fixed.insert({"micro_batch", "loss_chunk_tokens"});
       const Feasibility result = feasible(open, compact_space(open), threads_);
       if (result.fits) return result.closest.candidate;
     }

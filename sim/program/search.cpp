@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 
 #include "shared/command_files.h"
@@ -213,9 +214,11 @@ SearchResult run_search(const Scenario& scenario, const SearchCommandOptions& co
   StatusLine status("searching");
   options.progress = searching(status);
   SearchResult result = search(scenario, default_space(scenario), options);
-  if (result.best.empty() || is_stopped(options)) return result;
+  if (is_stopped(options)) return result;
   // The short search of policy `penstock` looks elsewhere; where it found more, this one goes on from there.
-  if (const auto started = short_plan(scenario, options, result.best.front().step_seconds * (1 - options.tolerance)))
+  const double limit = result.best.empty() ? std::numeric_limits<double>::infinity()
+                                           : result.best.front().step_seconds * (1 - options.tolerance);
+  if (const auto started = short_plan(scenario, options, limit))
     result = search(*started, default_space(scenario), options);
   return result;
 }

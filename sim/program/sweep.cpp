@@ -144,7 +144,7 @@ void evaluate(const SweepOptions& options, const std::vector<Axis>& axes, Row& r
     SearchOptions search_options;
     search_options.threads = 1;
     search_options.front = false;
-    const SearchResult result = search(scenario, default_space(scenario), search_options);
+    const SearchResult result = search_or_least(scenario, default_space(scenario), search_options);
     if (result.best.empty()) {
       row.fits = false;
       row.arenas = result.shortage.arenas;

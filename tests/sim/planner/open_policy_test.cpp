@@ -148,6 +148,9 @@ TEST(OpenPolicy, SmallChunksOnlyWhereNothingElseFits) {
   EXPECT_TRUE(choose(planned_tight).starts_with("planned: "));
   EXPECT_GT(planned_tight.policy.numerics.chunking.mlp_tokens, 0);
   EXPECT_TRUE(fits(planned_tight));
+  // A longer search, of other choices, does not say that nothing fits.
+  EXPECT_TRUE(search(tight, quick_space(tight), {}).best.empty());
+  EXPECT_FALSE(search_or_least(tight, quick_space(tight), {}).best.empty());
   tight.fixed = {"mlp_chunk_tokens"};
   EXPECT_TRUE(choose(tight).starts_with("nothing fits; the closest: "));
 }
