@@ -145,21 +145,32 @@ class LayerBench {
     const GradientTarget overwritten{gradient_.data(), ElementType::fp32, false};
     const double dense =
         median_ms([&] { matmul_.weight_gradient(y, x, gradient, rows_, outputs, inputs, workspace(), stream()); });
-    std::vector<WeightGradientForm> forms{{"as in the product", grouped_weight_gradient}};
+    const WeightGradientForm product{"as in the product", grouped_weight_gradient};
+    std::vector<WeightGradientForm> forms{product};
     for (const WeightGradientForm& form : weight_gradient_forms()) forms.push_back(form);
-    std::vector<float> expected, found(static_cast<std::size_t>(layer_.experts * outputs * inputs));
+    std::vector<float> expected_set, expected_added;
     for (const WeightGradientForm& form : forms) {
-      const auto add = [&](const GradientTarget& target) {
-        form.run(rows(), y, x, target, outputs * inputs, outputs, inputs, workspace(), stream());
+      const auto run = [&](const WeightGradientForm& of, const GradientTarget& target) {
+        of.run(rows(), y, x, target, outputs * inputs, outputs, inputs, workspace(), stream());
       };
-      const double ms = median_ms([&] { add(gradient); });
-      add(overwritten);
-      PENSTOCK_CUDA(cudaStreamSynchronize(stream()));
-      gradient_.download(found.data(), static_cast<std::int64_t>(4 * found.size()));
-      if (expected.empty()) expected = found;
-      const std::string label = fmt::format("{}, {}{}", name, form.name, found == expected ? "" : ", OTHER BITS");
+      const double ms = median_ms([&] { run(form, gradient); });
+      run(form, overwritten);
+      bool same = agrees(expected_set, outputs * inputs);
+      run(product, overwritten);
+      run(form, gradient);
+      same &= agrees(expected_added, outputs * inputs);
+      const std::string label = fmt::format("{}, {}{}", name, form.name, same ? "" : ", OTHER BITS");
       report(label, 2.0 * static_cast<double>(rows_ * outputs * inputs), ms, dense);
     }
+  }
+
+  /// The gradients are as expected, which the first ones are by definition.
+  bool agrees(std::vector<float>& expected, std::int64_t elements) {
+    std::vector<float> found(static_cast<std::size_t>(layer_.experts * elements));
+    PENSTOCK_CUDA(cudaStreamSynchronize(stream()));
+    gradient_.download(found.data(), static_cast<std::int64_t>(4 * found.size()));
+    if (expected.empty()) expected = found;
+    return found == expected;
   }
 
   void whole() {

@@ -20,17 +20,12 @@ void weight_gradient(const ExpertRows& rows, const std::uint16_t* d_y, const std
 
 std::vector<WeightGradientForm> weight_gradient_forms() {
   return {
-      // One group of warps reads and writes its tile while the other multiplies.
-      {"pingpong 64x256", weight_gradient<Form<Shape<_64, _256, _64>, Shape<_1, _1, _1>, true>>},
-      {"pingpong 128x128", weight_gradient<Form<Shape<_128, _128, _64>, Shape<_1, _1, _1>, true>>},
-      {"pingpong 64x128", weight_gradient<Form<Shape<_64, _128, _64>, Shape<_1, _1, _1>, true>>},
-      {"pingpong 64x256, pairs", weight_gradient<Form<Shape<_64, _256, _64>, Shape<_2, _1, _1>, true>>},
-      {"pingpong 128x128, pairs", weight_gradient<Form<Shape<_128, _128, _64>, Shape<_2, _1, _1>, true>>},
-      // Smaller tiles together: less of the result to wait for at a time, more stages.
-      {"cooperative 128x128", weight_gradient<Form<Shape<_128, _128, _64>, Shape<_1, _1, _1>, false>>},
-      // Pairs of multiprocessors share the operand that their tiles have in common.
-      {"cooperative 128x256, pairs", weight_gradient<Form<Shape<_128, _256, _64>, Shape<_2, _1, _1>, false>>},
-      {"cooperative 256x128", weight_gradient<Form<Shape<_256, _128, _64>, Shape<_1, _1, _1>, false>>},
+      {"cooperative 128x256, memory adds",
+       weight_gradient<Form<Shape<_128, _256, _64>, Shape<_1, _1, _1>, false, true>>},
+      {"cooperative 128x256, pairs, memory adds",
+       weight_gradient<Form<Shape<_128, _256, _64>, Shape<_2, _1, _1>, false, true>>},
+      {"pingpong 128x128, pairs, memory adds",
+       weight_gradient<Form<Shape<_128, _128, _64>, Shape<_2, _1, _1>, true, true>>},
   };
 }
 

@@ -20,6 +20,58 @@
 
 namespace penstock::exec::cutlass_grouped {
 
+/// Copies of a tile from shared memory that are added to what is there: on the host as any store, and with the
+/// descriptor of an expert.
+struct AddingStore : cute::SM90_TMA_STORE {};
+struct AddingStoreOfExpert : cute::SM90_TMA_REDUCE_ADD {};
+
+}  // namespace penstock::exec::cutlass_grouped
+
+namespace cute {
+
+template <class Bits, class Aux>
+struct Copy_Traits<penstock::exec::cutlass_grouped::AddingStore, Bits, Aux> {
+  using ThrID = Layout<_1>;
+  using SrcLayout = Layout<Shape<_1, Bits>>;
+  using DstLayout = SrcLayout;
+  using RefLayout = SrcLayout;
+  using AuxParams = Aux;
+  TmaDescriptor descriptor;
+  Aux aux_params_;
+
+  CUTE_HOST_DEVICE constexpr const TmaDescriptor* get_tma_descriptor() const { return &descriptor; }
+  template <class GlobalShape>
+  CUTE_HOST_DEVICE constexpr auto get_tma_tensor(const GlobalShape& shape) const {
+    return make_coord_tensor(make_layout(shape, aux_params_.g_stride_));
+  }
+  CUTE_HOST_DEVICE constexpr Copy_Traits<penstock::exec::cutlass_grouped::AddingStoreOfExpert, Bits> with(
+      const TmaDescriptor* of_expert) const {
+    return {of_expert};
+  }
+};
+
+template <class Bits>
+struct Copy_Traits<penstock::exec::cutlass_grouped::AddingStoreOfExpert, Bits> {
+  using ThrID = Layout<_1>;
+  using SrcLayout = Layout<Shape<_1, Bits>>;
+  using DstLayout = SrcLayout;
+  using RefLayout = SrcLayout;
+  const TmaDescriptor* descriptor;
+
+  template <class From, class FromLayout, class To, class ToLayout>
+  CUTE_HOST_DEVICE friend constexpr void copy_unpack(const Copy_Traits& traits, const Tensor<From, FromLayout>& from,
+                                                     Tensor<To, ToLayout>& to) {
+    const void *const descriptor = traits.descriptor, *const data = raw_pointer_cast(from.data());
+    const auto at = to.data().coord_;
+    detail::explode_tuple(detail::CallCOPY<penstock::exec::cutlass_grouped::AddingStoreOfExpert>{},
+                          make_tuple(descriptor, data), seq<0, 1>{}, at, tuple_seq<decltype(at)>{});
+  }
+};
+
+}  // namespace cute
+
+namespace penstock::exec::cutlass_grouped {
+
 using cutlass::layout::ColumnMajor;
 using cutlass::layout::RowMajor;
 
@@ -27,9 +79,11 @@ constexpr int kThreads = 256;
 constexpr std::int64_t kAlignment = 256;  // bytes, of each array in the workspace
 
 /// How a multiprocessor goes about it. Cooperative: both of its groups of warps share a tile. Pingpong: each has its own, so
-/// that one writes its result while the other multiplies.
-template <class TileShape, class ClusterShape, bool kPingpong>
+/// that one writes its result while the other multiplies. With kMemoryAdds what is added to is not read: the memory's own
+/// units add, which for fp32 is the same sum, but for results below 2^-126, which they make 0.
+template <class TileShape, class ClusterShape, bool kPingpong, bool kMemoryAdds = false>
 struct Form {
+  static constexpr bool kAddsInMemory = kMemoryAdds;
   using Tile = TileShape;
   using Cluster = ClusterShape;
   using MainSchedule = std::conditional_t<kPingpong, cutlass::gemm::KernelPtrArrayTmaWarpSpecializedPingpong,
@@ -40,21 +94,37 @@ struct Form {
 using OneTile = cute::Shape<cute::_1, cute::_1, cute::_1>;
 using UsualForm = Form<cute::Shape<cute::_128, cute::_256, cute::_64>, OneTile, false>;
 
+/// An epilogue without a source, but with stores that add.
+template <class Epilogue>
+struct AddsInMemory;
+template <class Policy, class Tile, class Part, class Source, class SourceStride, class Result, class ResultStride,
+          class Fusion, class Load, class LoadLayout, class LoadToRegisters, class Store, class... Rest>
+struct AddsInMemory<
+    cutlass::epilogue::collective::CollectiveEpilogue<Policy, Tile, Part, Source, SourceStride, Result, ResultStride,
+                                                      Fusion, Load, LoadLayout, LoadToRegisters, Store, Rest...>> {
+  static_assert(std::is_same_v<Store, cute::SM90_TMA_STORE>);
+  using type = cutlass::epilogue::collective::CollectiveEpilogue<Policy, Tile, Part, Source, SourceStride, Result,
+                                                                 ResultStride, Fusion, Load, LoadLayout,
+                                                                 LoadToRegisters, AddingStore, Rest...>;
+};
+
 /// result [m, n] = a [m, k] b [k, n] of each expert, the layouts as they lie in memory. With Adds it is added to.
 template <class Way, class LayoutA, class LayoutB, class Result, bool Adds>
 struct Product {
   using Element = cutlass::bfloat16_t;
   using Tile = typename Way::Tile;
   using Cluster = typename Way::Cluster;
-  using Before = std::conditional_t<Adds, Result, void>;
+  static constexpr bool kAddsInMemory = Adds && Way::kAddsInMemory;
+  using Before = std::conditional_t<Adds && !kAddsInMemory, Result, void>;
   static constexpr bool kARows = std::is_same_v<LayoutA, RowMajor>, kBRows = std::is_same_v<LayoutB, RowMajor>;
   static constexpr int kOperandPack = 8, kResultPack = 16 / static_cast<int>(sizeof(Result));
 
-  using Epilogue = typename cutlass::epilogue::collective::CollectiveBuilder<
+  using BuiltEpilogue = typename cutlass::epilogue::collective::CollectiveBuilder<
       cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp, Tile, Cluster,
       cutlass::epilogue::collective::EpilogueTileAuto, float, float, Before, RowMajor*, kResultPack, Result, RowMajor*,
       kResultPack, typename Way::EpilogueSchedule,
       cutlass::epilogue::fusion::LinearCombination<Result, float, Before>>::CollectiveOp;
+  using Epilogue = std::conditional_t<kAddsInMemory, typename AddsInMemory<BuiltEpilogue>::type, BuiltEpilogue>;
   using Mainloop = typename cutlass::gemm::collective::CollectiveBuilder<
       cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp, Element, LayoutA*, kOperandPack, Element, LayoutB*,
       kOperandPack, float, Tile, Cluster,

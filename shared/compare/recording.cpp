@@ -10,6 +10,7 @@
 #include <sstream>
 #include <system_error>
 
+#include "shared/catalogue.h"
 #include "shared/error.h"
 #include "shared/files.h"
 #include "shared/ir/schedule_json.h"
@@ -138,15 +139,19 @@ std::string model_name(const Recording& recording, const std::string& place) {
   return *name;
 }
 
+/// Where a scenario would have to lie to name its model so: beside the recording or in a folder above; the recording's
+/// own for a model of the catalogue.
 fs::path folder_with(const fs::path& name, const fs::path& file) {
   std::error_code ignored;
-  fs::path folder = fs::absolute(file).parent_path();
-  for (;; folder = folder.parent_path()) {
+  const fs::path beside = fs::absolute(file).parent_path();
+  for (fs::path folder = beside;; folder = folder.parent_path()) {
     if (fs::is_regular_file(folder / name, ignored)) return folder;
     if (folder == folder.root_path()) break;
   }
+  if (in_catalogue(CatalogueKind::model, name)) return beside;
   throw InputError(
-      fmt::format("{}: the scenario's model {} is neither beside the recording nor in a folder above; put it at {}",
+      fmt::format("{}: the scenario's model {} is neither beside the recording nor in a folder above nor in the "
+                  "catalogue; put it at {}",
                   file.string(), name.string(), (file.parent_path() / name).string()));
 }
 

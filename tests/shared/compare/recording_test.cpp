@@ -172,5 +172,18 @@ TEST(Recording, ErrorsNameFileAndKey) {
             std::string::npos);
 }
 
+TEST(Recording, AModelMayBeTheCatalogues) {
+  const TemporaryFolder folder;
+  const fs::path file = folder.path() / "run.json";
+  Recording recording =
+      make_recording(scenario_on(folder.path() / "p.json"), {}, example_schedule(), measured(), "c", file);
+  const auto error_with = [&](const std::string& model) {
+    recording.overrides = {"model.config=\"" + model + "\""};
+    return error_text([&] { recorded_scenario(recording, file); });
+  };
+  EXPECT_NE(error_with("olmoe-1b-7b").find("p.json is not there"), std::string::npos);
+  EXPECT_NE(error_with("olmoe-1b-8b").find("nor in the catalogue"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace penstock
