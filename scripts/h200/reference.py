@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Holds penstock-exec against PyTorch/transformers on the same weights and the same tokens.
 
-  reference.py weights CONFIG OUT.safetensors bf16|fp32       random weights, exact in that type, stored as fp32
+  reference.py weights CONFIG FOLDER     random weights, bf16.safetensors and fp32.safetensors: exact in that type, stored as fp32
   reference.py check CONFIG BF16_WEIGHTS ONE FP32_WEIGHTS MANY REPORT.json
                                                               loss and every gradient tensor, then the loss curve
 
-ONE and MANY are what `penstock-exec run --dump FOLDER` leaves after one and after many steps. A gradient passes if its
+On the GPU; where there is none, to try it with a small model, on the CPU. ONE and MANY are what `penstock-exec run --dump FOLDER` leaves after one and after many steps. A gradient passes if its
 relative error (Frobenius) against fp32 is at most the larger of 1e-2 and 1.5 times the error of PyTorch's own bf16 run;
 the loss curve passes if no step is off by more than 1 % from fp32. PyTorch's curve with bf16 weights and an fp32 master,
 which are our numerics, is given beside it. Gradients are compared from weights that bf16 holds exactly, so that only
@@ -23,28 +23,32 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
 
 def build(config_path, dtype):
     config = AutoConfig.for_model(**json.load(open(config_path)))
     config.dtype = dtype
     config._attn_implementation = "sdpa"
     config._experts_implementation = "eager"
-    with torch.device("cuda"):  # initialising on the host takes minutes
+    with torch.device(DEVICE):  # initialising a large one on the host takes minutes
         return AutoModelForCausalLM.from_config(config).to(dtype)
 
 
-def make_weights(config_path, out, exact_in):
+def make_weights(config_path, folder):
     torch.manual_seed(7)
     model = build(config_path, torch.float32)
-    tensors = {}
+    tensors = {"bf16": {}, "fp32": {}}
     for name, parameter in model.named_parameters():
         if parameter.dim() == 1 and not name.endswith("bias"):
             value = 1.0 + 0.1 * torch.randn_like(parameter)
         else:
             value = 0.02 * torch.randn_like(parameter)
-        value = value.detach()
-        tensors[name] = (value.to(torch.bfloat16).float() if exact_in == "bf16" else value).contiguous().cpu()
-    save_file(tensors, out)
+        value = value.detach().contiguous()
+        tensors["bf16"][name] = value.to(torch.bfloat16).float().cpu()
+        tensors["fp32"][name] = value.cpu()
+    for exact_in, values in tensors.items():
+        save_file(values, f"{folder}/{exact_in}.safetensors")
 
 
 def loaded(config_path, weights, dtype):
@@ -127,7 +131,7 @@ def load_dump(folder):
 
     def read(name):
         ids = numpy.fromfile(f"{folder}/{name}.i32", dtype="<i4").reshape(run["tokens_shape"])
-        return torch.from_numpy(ids.astype("int64")).cuda()
+        return torch.from_numpy(ids.astype("int64")).to(DEVICE)
 
     tokens = read("tokens")
     if os.path.exists(f"{folder}/labels.i32"):
@@ -141,7 +145,7 @@ def loss_curve(config_path, weights, run, steps, dtype):
     stored = load_file(weights)
     pairs = []  # what computes, and its master
     for name, parameter in model.named_parameters():
-        pairs.append((parameter, torch.nn.Parameter(stored[name].cuda().float())))
+        pairs.append((parameter, torch.nn.Parameter(stored[name].to(DEVICE).float())))
     masters = [master for _, master in pairs]
     optimizer = torch.optim.AdamW(masters, lr=run["learning_rate"], betas=(run["beta1"], run["beta2"]),
                                   eps=run["epsilon"], weight_decay=run["weight_decay"])
@@ -173,7 +177,7 @@ def check(config_path, weights, one, curve_weights, many, report_path):
     choices = None
     if "expert_choices_shape" in first:
         ids = numpy.fromfile(f"{one}/expert_choices.i32", dtype="<i4").reshape(first["expert_choices_shape"])
-        choices = torch.from_numpy(ids.astype("int64")).cuda()
+        choices = torch.from_numpy(ids.astype("int64")).to(DEVICE)
     model = loaded(config_path, weights, torch.float32)
     routed = any(type(m).__name__.endswith("TopKRouter") for m in model.modules())
     others = {"fp32": choose(model, choices)} if routed else {}
@@ -186,7 +190,7 @@ def check(config_path, weights, one, curve_weights, many, report_path):
     loss16 = step_loss(half, steps[0], micro_batch)
     for name, gradient in gradients(half).items():
         theirs = relative(gradient, exact[name])
-        mine = relative(under_name(ours, name, exact[name].shape).cuda().float().reshape(exact[name].shape), exact[name])
+        mine = relative(under_name(ours, name, exact[name].shape).to(DEVICE).float().reshape(exact[name].shape), exact[name])
         passed = mine <= max(1e-2, 1.5 * theirs)
         bad += not passed
         rows.append({"tensor": name, "penstock": mine, "pytorch_bf16": theirs, "passed": passed})
@@ -220,7 +224,7 @@ def check(config_path, weights, one, curve_weights, many, report_path):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 5 and sys.argv[1] == "weights" and sys.argv[4] in ("bf16", "fp32"):
+    if len(sys.argv) == 4 and sys.argv[1] == "weights":
         make_weights(*sys.argv[2:])
     elif len(sys.argv) == 8 and sys.argv[1] == "check":
         sys.exit(check(*sys.argv[2:]))
