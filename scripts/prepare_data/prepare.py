@@ -1,8 +1,7 @@
 """The work: every record of every input into documents of the token file."""
 
+import hashlib
 from typing import Iterator, NamedTuple, Union
-
-import xxhash
 
 from .errors import InputError
 from .formats import FORMATS, Completion, Conversation, Document, Format, Text, read_document, told_format
@@ -92,8 +91,9 @@ class Preparation:
 
     def _copies(self, number: int, record: int, weight: float) -> int:
         whole = int(weight)
-        draw = xxhash.xxh3_64_intdigest(f"{number}:{record}".encode(), seed=self.settings.seed) / 2**64
-        return whole + (1 if draw < weight - whole else 0)
+        # XXH3 would not do: of a few bytes it makes of another seed the same draws in another order.
+        draw = hashlib.blake2b(f"{self.settings.seed}:{number}:{record}".encode(), digest_size=8).digest()
+        return whole + (1 if int.from_bytes(draw, "little") < (weight - whole) * 2**64 else 0)
 
     def _rendered(self, document: Document, place: str) -> list[Piece]:
         if isinstance(document, Text):

@@ -87,6 +87,11 @@ class Formats(PrepareTest):
         other = [text for text, _ in self.texts(self.prepared(one + "@3", many + "@0.25", "--seed", "2"))]
         self.assertNotEqual(other, texts)
 
+    def test_seeds_draw_apart_where_there_are_few_records(self):
+        few = self.write_lines("few.jsonl", [{"text": f"b{i}"} for i in range(6)])
+        drawn = [len(self.prepared(few + "@0.5", "--seed", seed).documents) for seed in "1234"]
+        self.assertGreater(len(set(drawn)), 1, drawn)
+
     def test_keys_that_play_no_part_are_said(self):
         path = self.write_lines("r.jsonl", [{"messages": [user("a"), assistant("b")], "id": 1}])
         self.prepared(path)
