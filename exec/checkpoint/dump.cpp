@@ -17,6 +17,8 @@
 namespace penstock::exec {
 namespace {
 
+constexpr std::int64_t kPieceBytes = std::int64_t{4} << 20;  // an embedding whole would be more than is kept for a run
+
 bool overlap(const Access& a, const Access& b) {
   return a.buffer == b.buffer && a.offset_bytes < b.offset_bytes + b.bytes && b.offset_bytes < a.offset_bytes + a.bytes;
 }
@@ -69,9 +71,12 @@ void write_gradients(const std::filesystem::path& path, const Schedule& schedule
     if (layer.tensors.empty() || !layer.trains) continue;
     const Access& place = gradient_place(schedule, layer.index);
     for (const ParameterTensor& tensor : layer.tensors) {
-      bytes.resize(static_cast<std::size_t>(tensor.elements() * element_bytes(type)));
-      read_place(schedule, place, memories, tensor.offset * element_bytes(type), bytes);
-      writer.append(bytes);
+      const std::int64_t all = tensor.elements() * element_bytes(type);
+      for (std::int64_t done = 0; done < all; done += kPieceBytes) {
+        bytes.resize(static_cast<std::size_t>(std::min(kPieceBytes, all - done)));
+        read_place(schedule, place, memories, tensor.offset * element_bytes(type) + done, bytes);
+        writer.append(bytes);
+      }
     }
   }
   writer.close();
