@@ -4,6 +4,7 @@
 #include <chrono>
 #include <fstream>
 #include <set>
+#include <utility>
 #include <string>
 #include <thread>
 
@@ -25,7 +26,9 @@ constexpr std::int64_t kSmallestCopy = std::int64_t{16} << 10, kLargestCopy = st
 constexpr std::int64_t kSmallLayer = 4'100'000, kLargeLayer = 60'100'000;
 constexpr double kLoadSeconds = 0.15;  // of AdamW at each combination in a round
 constexpr int kRepeats = 3;            // of copies both ways
-constexpr double kSettleSeconds = 3;   // until a GPU without a pause has settled
+constexpr std::pair<bool, bool> kCopiesAtOnce[] = {{true, false}, {false, true}, {true, true}};  // h2d, d2h
+constexpr std::int64_t kRingCopies[] = {256 << 10, 4 << 20, 32 << 20, 128 << 20, 512 << 20};
+constexpr double kSettleSeconds = 3;  // until a GPU without a pause has settled
 constexpr double kResponseSeconds = 1.5;
 constexpr double kPacedSeconds = 1.5;
 constexpr double kDuties[] = {0.5, 0.65, 0.8, 0.9};
@@ -115,8 +118,11 @@ class CudaCalibration {
       spread(fmt::format("dram {}", threads), rate.spread);
       cpu.dram_bytes_per_second = std::max(cpu.dram_bytes_per_second, rate.per_second);
     }
-    CudaCopies copies(gate_);
-    curves(copies);
+    {
+      CudaCopies copies(gate_);
+      curves(copies);
+    }
+    ring_curves();
   }
 
   void host_round(double done) {
@@ -128,8 +134,28 @@ class CudaCalibration {
     adamw.run(limits_.cores, 0.1);
     for (const int threads : thread_counts(1)) rounds_.add_adamw(threads, adamw.run(threads, kLoadSeconds));
     passes(done);
-    CudaCopies copies(gate_);
-    sharing(copies, adamw, done);
+    {
+      CudaCopies copies(gate_);
+      for (const int threads : thread_counts(limits_.cores / 4))
+        for (const auto& [h2d, d2h] : kCopiesAtOnce)
+          rounds_.add(sharing({.cpu_threads = threads, .h2d = h2d, .d2h = d2h}, copies, adamw, done));
+    }
+    CudaRingCopies copies(ring_threads(limits_.cores));
+    rounds_.add(sharing({.h2d = true, .d2h = true, .through_rings = true}, copies, adamw, done));
+    for (const int threads : threads_beside_rings())
+      for (const auto& [h2d, d2h] : kCopiesAtOnce)
+        rounds_.add(
+            sharing({.cpu_threads = threads, .h2d = h2d, .d2h = d2h, .through_rings = true}, copies, adamw, done));
+  }
+
+  /// As many as an optimizer has by itself, that number without the threads of a ring, half of the cores, and what the
+  /// scenarios say.
+  std::set<int> threads_beside_rings() const {
+    const int cores = limits_.cores;
+    std::set<int> counts{cores / 2, cores - 1 - ring_threads(cores), cores - 1};
+    for (const Scenario& scenario : scenarios_) counts.insert(std::min(scenario.policy.optimizer_threads, cores));
+    counts.erase(counts.begin(), counts.lower_bound(1));
+    return counts;
   }
 
   /// What a schedule's optimizer lane does, on as many threads as it will have.
@@ -180,12 +206,21 @@ class CudaCalibration {
         "duplex");
     link.duplex_h2d_bytes_per_second = std::min(both.h2d, link.h2d.bytes_per_second);
     link.duplex_d2h_bytes_per_second = std::min(both.d2h, link.d2h.bytes_per_second);
-    progress_("copies through a ring", 0.14);
-    const int threads = ring_threads(limits_.cores);
-    const MeasuredRate up = copies.ring(true, threads), down = copies.ring(false, threads);
-    link.ring_h2d_bytes_per_second = up.per_second;
-    link.ring_d2h_bytes_per_second = down.per_second;
-    spread("ring", std::max(up.spread, down.spread));
+  }
+
+  void ring_curves() {
+    progress_("copies through rings", 0.14);
+    CudaRingCopies copies(ring_threads(limits_.cores));
+    Link& link = profile_.machine.link;
+    for (const bool h2d : {true, false}) {
+      LinkDirection& ring = h2d ? link.ring_h2d : link.ring_d2h;
+      for (const std::int64_t bytes : kRingCopies) {
+        const Measured measured = copies.curve_point(h2d, bytes);
+        ring.curve.push_back({static_cast<double>(bytes), measured.seconds});
+        spread(fmt::format("{} through a ring {}", h2d ? "h2d" : "d2h", bytes), measured.spread);
+      }
+      ring.bytes_per_second = ring.curve.back().bytes / ring.curve.back().seconds;
+    }
   }
 
   CudaCopies::Rates median_rates(const std::function<CudaCopies::Rates()>& measure_once, const std::string& name) {
@@ -200,19 +235,22 @@ class CudaCalibration {
     return {h2d.seconds, d2h.seconds};
   }
 
-  /// AdamW beside copies. Few threads do not crowd anybody: from a quarter of the cores on.
-  void sharing(CudaCopies& copies, AdamwLoad& adamw, double done) {
-    for (const int threads : thread_counts(limits_.cores / 4))
-      for (const auto& [h2d, d2h] : {std::pair{true, false}, {false, true}, {true, true}}) {
-        DramSharing shared{threads, h2d, d2h};
-        progress_(sharing_name(shared), done);
-        double parameters = 0;
-        const CudaCopies::Rates rates = copies.beside(h2d, d2h, [&] { parameters = adamw.run(threads, kLoadSeconds); });
-        shared.cpu_bytes_per_second = parameters * profile_.machine.cpu.adamw_bytes_per_parameter;
-        shared.h2d_bytes_per_second = rates.h2d;
-        shared.d2h_bytes_per_second = rates.d2h;
-        rounds_.add(shared);
-      }
+  /// AdamW, if there are threads for it, beside copies. (Few threads do not crowd anybody: directly copied, from a quarter
+  /// of the cores on.)
+  template <class Copies>
+  DramSharing sharing(DramSharing shared, Copies& copies, AdamwLoad& adamw, double done) {
+    progress_(sharing_name(shared), done);
+    double parameters = 0;
+    const CudaCopies::Rates rates = copies.beside(shared.h2d, shared.d2h, [&] {
+      if (shared.cpu_threads > 0)
+        parameters = adamw.run(shared.cpu_threads, kLoadSeconds);
+      else
+        std::this_thread::sleep_for(std::chrono::duration<double>(kLoadSeconds));
+    });
+    shared.cpu_bytes_per_second = parameters * profile_.machine.cpu.adamw_bytes_per_parameter;
+    shared.h2d_bytes_per_second = rates.h2d;
+    shared.d2h_bytes_per_second = rates.d2h;
+    return shared;
   }
 
   // --- the device

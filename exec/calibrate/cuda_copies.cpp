@@ -4,9 +4,12 @@
 #include <exception>
 #include <functional>
 #include <mutex>
+#include <optional>
+#include <stop_token>
+#include <thread>
+#include <utility>
 
 #include "exec/calibrate/cuda_machine.h"
-#include "exec/cuda/pinned_ring.h"
 #include "exec/numerics/bf16.h"
 #include "exec/optimizer/adamw.h"
 #include "exec/optimizer/thread_team.h"
@@ -20,6 +23,7 @@ constexpr std::int64_t kRoom = std::int64_t{512} << 20;  // of each direction
 constexpr std::int64_t kAdamwRoom = std::int64_t{2} << 30;
 constexpr std::int64_t kTriadArray = std::int64_t{512} << 20;
 constexpr std::int64_t kTrafficCopy = std::int64_t{32} << 20;
+constexpr std::int64_t kRingTrafficCopy = std::int64_t{64} << 20;
 constexpr int kInFlight = 16;
 constexpr auto kUnderWay = std::chrono::milliseconds(30);
 
@@ -67,32 +71,29 @@ Measured CudaCopies::curve_point(bool h2d, std::int64_t bytes) {
   return measured;
 }
 
-MeasuredRate CudaCopies::ring(bool h2d, int threads) {
-  const Arena host(kRoom, "calibration");
-  fill_random(host, all_threads());
-  const Direction& direction = h2d ? up_ : down_;
-  PinnedRing ring(direction.stream.get(), threads);
-  const Measured measured = measure_call(
-      [&] {
-        if (h2d)
-          ring.upload(direction.device.data(), host.data(), kRoom);
-        else
-          ring.download(host.data(), direction.device.data(), kRoom);
-      },
-      {.least = 5, .most = 20, .enough_seconds = 0.3, .limit_seconds = 2});
-  return {static_cast<double>(kRoom) / measured.seconds, measured.spread};
-}
+namespace {
 
-/// Keeps copies in flight from a thread of its own, which sleeps while they run, and counts those that have ended.
-class CudaCopies::Traffic {
+/// Copies without a pause from a thread of their own, and what has ended of them.
+class Traffic {
  public:
-  Traffic(Direction& direction, bool h2d) : direction_(direction), h2d_(h2d) {
-    for (Event& event : events_) event = make_event(cudaEventBlockingSync | cudaEventDisableTiming);
-    thread_ = std::jthread([this](const std::stop_token& token) { feed(token); });
-  }
+  using Ended = std::function<void(std::int64_t bytes)>;
+  /// Copies until it is asked to stop, and says what ends.
+  using Feed = std::function<void(const std::stop_token&, const Ended&)>;
+
+  explicit Traffic(Feed feed)
+      : feed_(std::move(feed)), thread_([this](const std::stop_token& token) {
+          try {
+            feed_(token, [this](std::int64_t bytes) {
+              const std::lock_guard lock(mutex_);
+              count_ = {count_.bytes + bytes, now_ns()};
+            });
+          } catch (...) {
+            error_ = std::current_exception();
+          }
+        }) {}
 
   struct Count {
-    std::int64_t copies = 0, ns = 0;  // the last one's end
+    std::int64_t bytes = 0, ns = 0;  // the last one's end
   };
   Count count() const {
     const std::lock_guard lock(mutex_);
@@ -106,51 +107,90 @@ class CudaCopies::Traffic {
   }
 
  private:
-  void feed(const std::stop_token& token) {
-    try {
-      for (int i = 0; !token.stop_requested(); ++i) {
-        Event& event = events_[static_cast<std::size_t>(i % kInFlight)];
-        if (i >= kInFlight) {
-          PENSTOCK_CUDA(cudaEventSynchronize(event.get()));
-          const std::lock_guard lock(mutex_);
-          count_ = {count_.copies + 1, now_ns()};
-        }
-        direction_.enqueue(h2d_, kTrafficCopy);
-        PENSTOCK_CUDA(cudaEventRecord(event.get(), direction_.stream.get()));
-      }
-      PENSTOCK_CUDA(cudaStreamSynchronize(direction_.stream.get()));
-    } catch (...) {
-      error_ = std::current_exception();
-    }
-  }
-
-  Direction& direction_;
-  const bool h2d_;
-  Event events_[kInFlight];
+  const Feed feed_;
   mutable std::mutex mutex_;
   Count count_;
   std::exception_ptr error_;
-  std::jthread thread_;
+  std::jthread thread_;  // last: starts when the rest exists
 };
 
-CudaCopies::Rates CudaCopies::beside(bool h2d, bool d2h, const std::function<void()>& work) {
-  std::unique_ptr<Traffic> up, down;
-  if (h2d) up = std::make_unique<Traffic>(up_, true);
-  if (d2h) down = std::make_unique<Traffic>(down_, false);
+/// Both or one direction, an empty feed's resting, while `work` runs, which is called once they are under way.
+CudaCopies::Rates rates_beside(const Traffic::Feed& up_feed, const Traffic::Feed& down_feed,
+                               const std::function<void()>& work) {
+  std::optional<Traffic> up, down;
+  if (up_feed) up.emplace(up_feed);
+  if (down_feed) down.emplace(down_feed);
   std::this_thread::sleep_for(kUnderWay);
-  const Traffic::Count up_before = up ? up->count() : Traffic::Count{};
-  const Traffic::Count down_before = down ? down->count() : Traffic::Count{};
+  const auto count = [](const std::optional<Traffic>& traffic) {
+    return traffic ? traffic->count() : Traffic::Count{};
+  };
+  const Traffic::Count up_before = count(up), down_before = count(down);
   work();
-  const Traffic::Count up_after = up ? up->count() : Traffic::Count{};
-  const Traffic::Count down_after = down ? down->count() : Traffic::Count{};
+  const Traffic::Count up_after = count(up), down_after = count(down);
   if (up) up->stop();
   if (down) down->stop();
   const auto rate = [](const Traffic::Count& before, const Traffic::Count& after) {
     if (after.ns <= before.ns) return 0.0;
-    return static_cast<double>((after.copies - before.copies) * kTrafficCopy) /
-           (static_cast<double>(after.ns - before.ns) * 1e-9);
+    return static_cast<double>(after.bytes - before.bytes) / (static_cast<double>(after.ns - before.ns) * 1e-9);
   };
   return {rate(up_before, up_after), rate(down_before, down_after)};
+}
+
+}  // namespace
+
+CudaCopies::Rates CudaCopies::beside(bool h2d, bool d2h, const std::function<void()>& work) {
+  // Several in flight: the thread sleeps while they run.
+  const auto feed = [](Direction& direction, bool up) {
+    return [&direction, up](const std::stop_token& token, const Traffic::Ended& ended) {
+      Event events[kInFlight];
+      for (Event& event : events) event = make_event(cudaEventBlockingSync | cudaEventDisableTiming);
+      for (int i = 0; !token.stop_requested(); ++i) {
+        Event& event = events[static_cast<std::size_t>(i % kInFlight)];
+        if (i >= kInFlight) {
+          PENSTOCK_CUDA(cudaEventSynchronize(event.get()));
+          ended(kTrafficCopy);
+        }
+        direction.enqueue(up, kTrafficCopy);
+        PENSTOCK_CUDA(cudaEventRecord(event.get(), direction.stream.get()));
+      }
+      PENSTOCK_CUDA(cudaStreamSynchronize(direction.stream.get()));
+    };
+  };
+  return rates_beside(h2d ? feed(up_, true) : Traffic::Feed(), d2h ? feed(down_, false) : Traffic::Feed(), work);
+}
+
+CudaRingCopies::Direction::Direction(int threads)
+    : host(kRoom, "calibration"), device(kRoom), ring(stream.get(), threads) {
+  fill_random(host, all_threads());
+}
+
+void CudaRingCopies::Direction::copy(bool h2d, std::int64_t bytes) {
+  if (at + bytes > kRoom) at = 0;
+  if (h2d)
+    ring.upload(device.data() + at, host.data() + at, bytes);
+  else
+    ring.download(host.data() + at, device.data() + at, bytes);
+  at += bytes;
+}
+
+CudaRingCopies::CudaRingCopies(int threads) : up_(threads), down_(threads) {}
+
+Measured CudaRingCopies::curve_point(bool h2d, std::int64_t bytes) {
+  Direction& direction = h2d ? up_ : down_;
+  return measure_call([&] { direction.copy(h2d, bytes); },
+                      {.least = 7, .most = 50, .enough_seconds = 0.1, .limit_seconds = 2});
+}
+
+CudaCopies::Rates CudaRingCopies::beside(bool h2d, bool d2h, const std::function<void()>& work) {
+  const auto feed = [](Direction& direction, bool up) {
+    return [&direction, up](const std::stop_token& token, const Traffic::Ended& ended) {
+      while (!token.stop_requested()) {
+        direction.copy(up, kRingTrafficCopy);
+        ended(kRingTrafficCopy);
+      }
+    };
+  };
+  return rates_beside(h2d ? feed(up_, true) : Traffic::Feed(), d2h ? feed(down_, false) : Traffic::Feed(), work);
 }
 
 AdamwLoad::AdamwLoad(std::int64_t elements)

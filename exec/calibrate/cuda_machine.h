@@ -9,6 +9,7 @@
 #include "exec/calibrate/cuda_sample.h"
 #include "exec/calibrate/host_machine.h"
 #include "exec/cuda/device_memory.h"
+#include "exec/cuda/pinned_ring.h"
 #include "exec/memory/arena.h"
 
 namespace penstock::exec {
@@ -24,8 +25,6 @@ class CudaCopies {
   struct Rates {
     double h2d = 0, d2h = 0;  // bytes per second; 0 where the direction rests
   };
-  /// Bytes per second of large copies of memory that is not pinned, through a ring whose pieces `threads` move.
-  MeasuredRate ring(bool h2d, int threads);
   /// Both or one direction without a pause while `work` runs, which is called once they are under way.
   Rates beside(bool h2d, bool d2h, const std::function<void()>& work);
 
@@ -40,9 +39,34 @@ class CudaCopies {
     Direction();
     void enqueue(bool h2d, std::int64_t bytes);
   };
-  class Traffic;
 
   Gate& gate_;
+  Direction up_, down_;
+};
+
+/// Copies between host memory that is not pinned and the device, through rings as the backend's lanes have them.
+class CudaRingCopies {
+ public:
+  /// `threads` move the pieces of each ring.
+  explicit CudaRingCopies(int threads);
+
+  /// One copy of `bytes`, from its beginning to its end.
+  Measured curve_point(bool h2d, std::int64_t bytes);
+  /// As CudaCopies::beside.
+  CudaCopies::Rates beside(bool h2d, bool d2h, const std::function<void()>& work);
+
+ private:
+  struct Direction {
+    Arena host;
+    DeviceMemory device;
+    StreamHandle stream;
+    PinnedRing ring;
+    std::int64_t at = 0;
+
+    explicit Direction(int threads);
+    void copy(bool h2d, std::int64_t bytes);
+  };
+
   Direction up_, down_;
 };
 

@@ -128,8 +128,8 @@ class HostCalibration {
     progress_("copies through a ring", 0.96);
     const HostBackendOptions options{run.link_h2d_bytes_per_second, run.link_d2h_bytes_per_second};
     const MeasuredRate up = measure_ring(true, options), down = measure_ring(false, options);
-    link.ring_h2d_bytes_per_second = up.per_second;
-    link.ring_d2h_bytes_per_second = down.per_second;
+    link.ring_h2d.bytes_per_second = up.per_second;
+    link.ring_d2h.bytes_per_second = down.per_second;
     profile_.spread["ring"] = std::max(up.spread, down.spread);
   }
   void direction(const std::string& name, double throttle, LinkDirection& direction) {

@@ -15,7 +15,7 @@ bool same(const HostPassPoint& a, const HostPassPoint& b) {
   return a.name == b.name && a.threads == b.threads && a.bytes == b.bytes;
 }
 bool same(const DramSharing& a, const DramSharing& b) {
-  return a.cpu_threads == b.cpu_threads && a.h2d == b.h2d && a.d2h == b.d2h;
+  return a.cpu_threads == b.cpu_threads && a.h2d == b.h2d && a.d2h == b.d2h && a.through_rings == b.through_rings;
 }
 
 template <class Figure>
@@ -66,7 +66,9 @@ void HostRounds::fill(Cpu& cpu, std::map<std::string, double>& spread) const {
 }
 
 std::string sharing_name(const DramSharing& sharing) {
-  return fmt::format("AdamW {} beside{}{}", sharing.cpu_threads, sharing.h2d ? " h2d" : "", sharing.d2h ? " d2h" : "");
+  const std::string copies = fmt::format("{}{}{}", sharing.h2d ? " h2d" : "", sharing.d2h ? " d2h" : "",
+                                         sharing.through_rings ? " through rings" : "");
+  return sharing.cpu_threads == 0 ? "copies" + copies : fmt::format("AdamW {} beside{}", sharing.cpu_threads, copies);
 }
 
 }  // namespace penstock::exec

@@ -50,9 +50,9 @@ void print_profile(const Profile& profile, const std::optional<MeasuredNvme>& nv
   if (machine.link.duplex_h2d_bytes_per_second > 0)
     fmt::print("both ways   h2d {}, d2h {}\n", format_bandwidth(machine.link.duplex_h2d_bytes_per_second),
                format_bandwidth(machine.link.duplex_d2h_bytes_per_second));
-  if (machine.link.ring_h2d_bytes_per_second > 0)
-    fmt::print("not pinned  h2d {}, d2h {}\n", format_bandwidth(machine.link.ring_h2d_bytes_per_second),
-               format_bandwidth(machine.link.ring_d2h_bytes_per_second));
+  if (machine.link.ring_h2d.bytes_per_second > 0)
+    fmt::print("not pinned  h2d {}, d2h {}\n", format_bandwidth(machine.link.ring_h2d.bytes_per_second),
+               format_bandwidth(machine.link.ring_d2h.bytes_per_second));
   for (const DramSharing& sharing : machine.cpu.sharing)
     fmt::print("beside      AdamW {:>2} threads {:.3f} Gparam/s, h2d {}, d2h {}\n", sharing.cpu_threads,
                sharing.cpu_bytes_per_second / machine.cpu.adamw_bytes_per_parameter * 1e-9,

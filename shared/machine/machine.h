@@ -32,10 +32,9 @@ struct Link {
   // Both directions busy: what each one gets then (asymmetric where measured). 0 = independent.
   double duplex_h2d_bytes_per_second = 0;
   double duplex_d2h_bytes_per_second = 0;
-  // Large copies of memory that is not pinned, through a ring of buffers that are (pinned_ring.h), alone; 0: not
-  // measured.
-  double ring_h2d_bytes_per_second = 0;
-  double ring_d2h_bytes_per_second = 0;
+  // Copies of memory that is not pinned, through a ring of buffers that are (pinned_ring.h), alone, from their beginning
+  // to their end; bytes_per_second 0: not measured, and latency_seconds is none of theirs.
+  LinkDirection ring_h2d{}, ring_d2h{};
 };
 
 /// Rate caps when CPU threads and copies share DRAM (docs/design.md, "Time"). Rates are of useful bytes of each class.
@@ -43,6 +42,7 @@ struct DramSharing {
   int cpu_threads = 0;  // 0 = no CPU class active
   bool h2d = false, d2h = false;
   double cpu_bytes_per_second = 0, h2d_bytes_per_second = 0, d2h_bytes_per_second = 0;
+  bool through_rings = false;  // the copies
 };
 
 struct ThreadRate {

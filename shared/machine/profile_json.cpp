@@ -99,14 +99,19 @@ void check_ascending(const JsonObject& object, const char* key, const std::vecto
       object.fail(key, fmt::format("must ascend, but {} follows {}", key_of(points[i]), key_of(points[i - 1])));
 }
 
+std::vector<CopyPoint> read_curve(JsonObject& object, const char* key) {
+  auto curve = read_points<CopyPoint>(object, key, [](JsonObject& point) {
+    return CopyPoint{point.number("bytes", 1, 1e18), duration(point, "seconds")};
+  });
+  check_ascending(object, key, curve, [](const CopyPoint& point) { return point.bytes; });
+  return curve;
+}
+
 LinkDirection read_direction(JsonObject object) {
   LinkDirection direction;
   direction.bytes_per_second = positive_rate(object, "bytes_per_second");
   direction.latency_seconds = seconds(object, "latency_seconds");
-  direction.curve = read_points<CopyPoint>(object, "curve", [](JsonObject& point) {
-    return CopyPoint{point.number("bytes", 1, 1e18), duration(point, "seconds")};
-  });
-  check_ascending(object, "curve", direction.curve, [](const CopyPoint& point) { return point.bytes; });
+  direction.curve = read_curve(object, "curve");
   object.finish();
   return direction;
 }
@@ -118,8 +123,10 @@ Link read_link(JsonObject object) {
   link.duplex_h2d_bytes_per_second = duplex_rate(object, "duplex_h2d_bytes_per_second", link.h2d.bytes_per_second);
   link.duplex_d2h_bytes_per_second = duplex_rate(object, "duplex_d2h_bytes_per_second", link.d2h.bytes_per_second);
   if (object.has("ring_h2d_bytes_per_second")) {
-    link.ring_h2d_bytes_per_second = positive_rate(object, "ring_h2d_bytes_per_second");
-    link.ring_d2h_bytes_per_second = positive_rate(object, "ring_d2h_bytes_per_second");
+    link.ring_h2d.bytes_per_second = positive_rate(object, "ring_h2d_bytes_per_second");
+    link.ring_d2h.bytes_per_second = positive_rate(object, "ring_d2h_bytes_per_second");
+    if (object.has("ring_h2d_curve")) link.ring_h2d.curve = read_curve(object, "ring_h2d_curve");
+    if (object.has("ring_d2h_curve")) link.ring_d2h.curve = read_curve(object, "ring_d2h_curve");
   }
   object.finish();
   return link;
@@ -139,6 +146,7 @@ DramSharing read_sharing(JsonObject& point) {
   sharing.cpu_threads = threads(point, "cpu_threads", 0);
   sharing.h2d = point.boolean("h2d");
   sharing.d2h = point.boolean("d2h");
+  if (point.has("through_rings")) sharing.through_rings = point.boolean("through_rings");
   const auto active_rate = [&](const char* key, bool active) {
     const double found = rate(point, key);
     if ((found > 0) != active)
@@ -347,12 +355,16 @@ json list_of(const std::vector<Point>& points, ToJson to_json) {
   return list;
 }
 
+json curve_json(const std::vector<CopyPoint>& curve) {
+  return list_of(curve, [](const CopyPoint& point) {
+    return json{{"bytes", point.bytes}, {"seconds", point.seconds}};
+  });
+}
+
 json direction_json(const LinkDirection& direction) {
   return {{"bytes_per_second", direction.bytes_per_second},
           {"latency_seconds", direction.latency_seconds},
-          {"curve", list_of(direction.curve, [](const CopyPoint& point) {
-             return json{{"bytes", point.bytes}, {"seconds", point.seconds}};
-           })}};
+          {"curve", curve_json(direction.curve)}};
 }
 
 json thread_rates_json(const std::vector<ThreadRate>& rates) {
@@ -369,12 +381,14 @@ json cpu_json(const Cpu& cpu) {
           {"adamw_bytes_per_parameter", cpu.adamw_bytes_per_parameter},
           {"sharing", list_of(cpu.sharing,
                               [](const DramSharing& sharing) {
-                                return json{{"cpu_threads", sharing.cpu_threads},
-                                            {"h2d", sharing.h2d},
-                                            {"d2h", sharing.d2h},
-                                            {"cpu_bytes_per_second", sharing.cpu_bytes_per_second},
-                                            {"h2d_bytes_per_second", sharing.h2d_bytes_per_second},
-                                            {"d2h_bytes_per_second", sharing.d2h_bytes_per_second}};
+                                json point = {{"cpu_threads", sharing.cpu_threads},
+                                              {"h2d", sharing.h2d},
+                                              {"d2h", sharing.d2h},
+                                              {"cpu_bytes_per_second", sharing.cpu_bytes_per_second},
+                                              {"h2d_bytes_per_second", sharing.h2d_bytes_per_second},
+                                              {"d2h_bytes_per_second", sharing.d2h_bytes_per_second}};
+                                if (sharing.through_rings) point["through_rings"] = true;
+                                return point;
                               })},
           {"passes", list_of(cpu.passes, [](const HostPassPoint& point) {
              return json{
@@ -445,9 +459,11 @@ json link_json(const Link& link) {
                  {"d2h", direction_json(link.d2h)},
                  {"duplex_h2d_bytes_per_second", link.duplex_h2d_bytes_per_second},
                  {"duplex_d2h_bytes_per_second", link.duplex_d2h_bytes_per_second}};
-  if (link.ring_h2d_bytes_per_second > 0) {
-    result["ring_h2d_bytes_per_second"] = link.ring_h2d_bytes_per_second;
-    result["ring_d2h_bytes_per_second"] = link.ring_d2h_bytes_per_second;
+  if (link.ring_h2d.bytes_per_second > 0) {
+    result["ring_h2d_bytes_per_second"] = link.ring_h2d.bytes_per_second;
+    result["ring_d2h_bytes_per_second"] = link.ring_d2h.bytes_per_second;
+    if (!link.ring_h2d.curve.empty()) result["ring_h2d_curve"] = curve_json(link.ring_h2d.curve);
+    if (!link.ring_d2h.curve.empty()) result["ring_d2h_curve"] = curve_json(link.ring_d2h.curve);
   }
   return result;
 }

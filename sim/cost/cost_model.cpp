@@ -77,6 +77,8 @@ class CostModel {
         machine_(machine),
         templates_(schedule, model, machine.software),
         directly_copied_bytes_(directly_copied_bytes(schedule, machine)),
+        rings_are_measured_(std::any_of(machine.cpu.sharing.begin(), machine.cpu.sharing.end(),
+                                        [](const DramSharing& point) { return point.through_rings; })),
         served_(schedule.lanes.size()) {
     for (const Op& op : schedule.ops)
       if (goes_through_ring(op)) served_[static_cast<std::size_t>(op.lane)] = true;
@@ -265,18 +267,26 @@ class CostModel {
     const auto bytes = static_cast<double>(access.bytes);
     const auto piece = static_cast<double>(ring_piece_bytes(access.bytes));
     const int threads = machine_.gpu.is_host ? 1 : ring_threads(machine_.cpu.cores);
-    const double measured = upload ? machine_.link.ring_h2d_bytes_per_second : machine_.link.ring_d2h_bytes_per_second;
+    const LinkDirection& ring = upload ? machine_.link.ring_h2d : machine_.link.ring_d2h;
     const double moving = dram_rate(machine_.cpu, threads) / 2;  // a byte is read and written
     if (moving <= 0) missing("cpu.dram");
     const double on_link = transfer_seconds(direction, piece);
     const double on_host = piece / moving;  // of all threads together
-    const double moved = measured > 0 ? piece / measured : on_host;
+    const double moved = ring.bytes_per_second > 0 ? piece / ring.bytes_per_second : on_host;
     OpCost cost;
     cost.latency_seconds = moved > on_link ? on_link + (threads - 1) * on_host : threads * on_host;
     cost.fluid_seconds = bytes / piece * std::max(on_link, moved);
+    if (!ring.curve.empty()) {  // all of it was measured: what its ends take beside the rest is no more than half
+      const double seconds = transfer_seconds(ring, bytes);
+      cost.latency_seconds = std::min(cost.latency_seconds, seconds / 2);
+      cost.fluid_seconds = seconds - cost.latency_seconds;
+    }
     use(cost, upload ? kLinkH2d : kLinkD2h, bytes);
-    use(cost, kDram, (machine_.gpu.is_host ? 4 : 3) * bytes);
-    use(cost, kCores, std::min(cost.fluid_seconds, bytes / moving) * threads);
+    use(cost, kDram, (machine_.gpu.is_host ? kRingDramPasses + 1 : kRingDramPasses) * bytes);
+    if (rings_are_measured_)  // beside other copies and threads, where cores are short too
+      cost.traffic = upload ? TrafficClass::ring_upload : TrafficClass::ring_download;
+    else
+      use(cost, kCores, std::min(cost.fluid_seconds, bytes / moving) * threads);
     if (!machine_.gpu.is_host) use(cost, kHbm, bytes);
     return cost;
   }
@@ -325,6 +335,7 @@ class CostModel {
   const Machine& machine_;
   PerTemplate<OpCost> templates_;
   const std::int64_t directly_copied_bytes_;
+  const bool rings_are_measured_;
   std::vector<bool> served_;  // by lane: its copies are a thread's (exec/runtime/served_lane.h), for one needs a ring
   const Op* op_ = nullptr;
   bool on_gpu_ = false;

@@ -21,6 +21,7 @@ double executed_flops(const Schedule& schedule, const Model& model);
 ///  - the link's directions in duplex where both are active;
 ///  - with a table of measured sharing, each class gets what was measured for the active combination, linear in the
 ///    number of threads (from the link alone at 0 threads), and DRAM's total is the largest that was measured;
+///  - copies through rings likewise, from points of their own; without those they share what there is as any op does;
 ///  - without a table DRAM is one capacity that everybody shares.
 /// The power curve is not among them: it depends on what the GPU computes.
 Capacities machine_capacities(const Machine& machine, int max_threads);

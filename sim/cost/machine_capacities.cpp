@@ -8,11 +8,18 @@ namespace {
 
 double or_unlimited(double figure) { return figure > 0 ? figure : kUnlimited; }
 
+/// A combination of copies, directly or through rings.
+struct Copies {
+  bool h2d = false, d2h = false, through_rings = false;
+};
+
 /// One class's measured rates over the number of threads, for one combination of copies.
-std::vector<ThreadRate> sharing_rates(const Cpu& cpu, bool h2d, bool d2h, double DramSharing::*rate) {
+std::vector<ThreadRate> sharing_rates(const Cpu& cpu, const Copies& copies, double DramSharing::*rate) {
   std::vector<ThreadRate> rates;
   for (const DramSharing& point : cpu.sharing)
-    if (point.h2d == h2d && point.d2h == d2h && point.*rate > 0) rates.push_back({point.cpu_threads, point.*rate});
+    if (point.h2d == copies.h2d && point.d2h == copies.d2h && point.through_rings == copies.through_rings &&
+        point.*rate > 0)
+      rates.push_back({point.cpu_threads, point.*rate});
   std::sort(rates.begin(), rates.end(), [](const ThreadRate& a, const ThreadRate& b) { return a.threads < b.threads; });
   return rates;
 }
@@ -47,12 +54,33 @@ ResourceVector always(const Machine& machine) {
   for (const HostPassPoint& point : machine.cpu.passes)
     dram = std::max(dram, best_host_rate(machine.cpu, point.threads));
   for (const DramSharing& point : machine.cpu.sharing)
-    dram = std::max(dram, point.cpu_bytes_per_second + point.h2d_bytes_per_second + point.d2h_bytes_per_second);
+    dram = std::max(dram, point.cpu_bytes_per_second + (point.through_rings ? kRingDramPasses : 1) *
+                                                           (point.h2d_bytes_per_second + point.d2h_bytes_per_second));
   capacity[kDram] = or_unlimited(dram);
   capacity[kHbm] = or_unlimited(machine.gpu.hbm_bytes_per_second);
   capacity[kCores] = or_unlimited(machine.cpu.cores);
   capacity[kNvmeRead] = capacity[kNvmeWrite] = 1;
   return capacity;
+}
+
+/// A direction that goes through a ring gets what was measured of it beside a ring in the other direction, one that goes
+/// directly what it gets beside a direct copy; the CPU what rings leave it. As if all went directly where that was not
+/// measured.
+void set_beside_rings(const Machine& machine, CopyWay up, CopyWay down, Capacities& capacities) {
+  const Copies copies{up != CopyWay::none, down != CopyWay::none, true};
+  const auto cpu = sharing_rates(machine.cpu, copies, &DramSharing::cpu_bytes_per_second);
+  const auto h2d = sharing_rates(machine.cpu, copies, &DramSharing::h2d_bytes_per_second);
+  const auto d2h = sharing_rates(machine.cpu, copies, &DramSharing::d2h_bytes_per_second);
+  for (int threads = 0; threads <= capacities.max_threads(); ++threads) {
+    ResourceVector& capacity = capacities.when(up, down, threads);
+    capacity = capacities.when(copies.h2d, copies.d2h, threads);
+    const auto limit = [&](double& of, const std::vector<ThreadRate>& rates, const LinkDirection& alone) {
+      if (!rates.empty()) of = std::min(of, shared_rate(rates, or_unlimited(alone.bytes_per_second), threads));
+    };
+    if (up == CopyWay::ring) limit(capacity[kLinkH2d], h2d, machine.link.ring_h2d);
+    if (down == CopyWay::ring) limit(capacity[kLinkD2h], d2h, machine.link.ring_d2h);
+    if (threads > 0 && !cpu.empty()) capacity[kCpuTraffic] = shared_rate(cpu, 0, threads);
+  }
 }
 
 }  // namespace
@@ -71,9 +99,10 @@ Capacities machine_capacities(const Machine& machine, int max_threads) {
         together[kLinkH2d] = std::min(base[kLinkH2d], or_unlimited(machine.link.duplex_h2d_bytes_per_second));
         together[kLinkD2h] = std::min(base[kLinkD2h], or_unlimited(machine.link.duplex_d2h_bytes_per_second));
       }
-      const auto cpu = sharing_rates(machine.cpu, h2d, d2h, &DramSharing::cpu_bytes_per_second);
-      const auto up = sharing_rates(machine.cpu, h2d, d2h, &DramSharing::h2d_bytes_per_second);
-      const auto down = sharing_rates(machine.cpu, h2d, d2h, &DramSharing::d2h_bytes_per_second);
+      const Copies copies{h2d, d2h, false};
+      const auto cpu = sharing_rates(machine.cpu, copies, &DramSharing::cpu_bytes_per_second);
+      const auto up = sharing_rates(machine.cpu, copies, &DramSharing::h2d_bytes_per_second);
+      const auto down = sharing_rates(machine.cpu, copies, &DramSharing::d2h_bytes_per_second);
       for (int threads = 0; threads <= max_threads; ++threads) {
         ResourceVector& capacity = capacities.when(h2d, d2h, threads);
         capacity = together;
@@ -83,6 +112,9 @@ Capacities machine_capacities(const Machine& machine, int max_threads) {
       }
     }
   }
+  for (const CopyWay up : kCopyWays)
+    for (const CopyWay down : kCopyWays)
+      if (up == CopyWay::ring || down == CopyWay::ring) set_beside_rings(machine, up, down, capacities);
   return capacities;
 }
 

@@ -50,6 +50,9 @@ double copy_seconds(const LinkDirection& direction, std::span<const Burst> burst
 /// fewer in flight than Nvme::depth. 0: not known.
 double drive_rate(const Nvme& drive, bool reads, double bytes);
 
+/// How often DRAM sees a byte that a copy moves through a ring: read, written into a slot, and read or written by the link.
+inline constexpr double kRingDramPasses = 3;
+
 // --- the CPU ------------------------------------------------------------------------------------------------------
 
 /// Linear between points, from 0 at 0 threads; constant beyond the last. REQUIRES: ascending threads, not empty.

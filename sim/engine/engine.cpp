@@ -164,15 +164,20 @@ void Engine::share() {
   dirty_ = false;
   sharing_.clear();
   ResourceVector asked{};
-  bool upload = false, download = false;
+  CopyWay upload = CopyWay::none, download = CopyWay::none;
   int threads = 0;
   for (Lane& lane : lanes_) {
     if (lane.run != Run::fluid) continue;
     const OpCost& cost = costs_[lane.op];
     for (std::size_t r = 0; r < asked.size(); ++r) asked[r] += cost.demand[r];
-    upload |= cost.traffic == TrafficClass::upload;
-    download |= cost.traffic == TrafficClass::download;
-    if (cost.traffic == TrafficClass::cpu) threads += cost.threads;
+    switch (cost.traffic) {
+      case TrafficClass::none: break;
+      case TrafficClass::upload: upload = std::max(upload, CopyWay::direct); break;
+      case TrafficClass::download: download = std::max(download, CopyWay::direct); break;
+      case TrafficClass::ring_upload: upload = CopyWay::ring; break;
+      case TrafficClass::ring_download: download = CopyWay::ring; break;
+      case TrafficClass::cpu: threads += cost.threads; break;
+    }
     sharing_.push_back(&lane);
   }
   const ResourceVector* capacity = &capacities_.when(upload, download, threads);

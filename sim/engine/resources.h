@@ -36,22 +36,33 @@ inline constexpr ResourceVector unlimited_resources() {
 }
 
 /// Which classes of traffic are active: their set decides the capacities.
-enum class TrafficClass : unsigned char { none, upload, download, cpu };
+enum class TrafficClass : unsigned char { none, upload, download, ring_upload, ring_download, cpu };
+
+/// How copies of one direction go at the moment; the later where several do.
+enum class CopyWay : unsigned char { none, direct, ring };
+inline constexpr CopyWay kCopyWays[] = {CopyWay::none, CopyWay::direct, CopyWay::ring};
 
 class Capacities {
  public:
   /// The same capacities whatever is active.
-  explicit Capacities(const ResourceVector& always) : table_(4, always) {}
+  explicit Capacities(const ResourceVector& always) : table_(9, always) {}
   /// Room for rules up to `max_threads`; more threads than that count as `max_threads`.
   Capacities(const ResourceVector& always, int max_threads)
-      : max_threads_(max_threads), table_(static_cast<std::size_t>(4 * (max_threads + 1)), always) {}
+      : max_threads_(max_threads), table_(static_cast<std::size_t>(9 * (max_threads + 1)), always) {}
 
   int max_threads() const { return max_threads_; }
-  ResourceVector& when(bool upload, bool download, int cpu_threads) {
+  ResourceVector& when(CopyWay upload, CopyWay download, int cpu_threads) {
     return table_[index(upload, download, cpu_threads)];
   }
-  const ResourceVector& when(bool upload, bool download, int cpu_threads) const {
+  const ResourceVector& when(CopyWay upload, CopyWay download, int cpu_threads) const {
     return table_[index(upload, download, cpu_threads)];
+  }
+  /// With copies that go directly.
+  ResourceVector& when(bool upload, bool download, int cpu_threads) {
+    return when(directly(upload), directly(download), cpu_threads);
+  }
+  const ResourceVector& when(bool upload, bool download, int cpu_threads) const {
+    return when(directly(upload), directly(download), cpu_threads);
   }
   std::vector<PowerPoint> power;    // one curve (power.h)
   double power_settle_seconds = 0;  // time constant of the power limit; 0: not known
@@ -64,9 +75,10 @@ class Capacities {
   ResourceVector largest() const;
 
  private:
-  std::size_t index(bool upload, bool download, int cpu_threads) const {
+  static CopyWay directly(bool active) { return active ? CopyWay::direct : CopyWay::none; }
+  std::size_t index(CopyWay upload, CopyWay download, int cpu_threads) const {
     const int threads = cpu_threads < max_threads_ ? cpu_threads : max_threads_;
-    return static_cast<std::size_t>(threads * 4 + (upload ? 1 : 0) + (download ? 2 : 0));
+    return static_cast<std::size_t>(threads * 9 + static_cast<int>(upload) + 3 * static_cast<int>(download));
   }
 
   int max_threads_ = 0;

@@ -296,7 +296,7 @@ class BoundCounter {
     const ResourceVector most = capacities.largest();
     double up_duplex = 0, down_duplex = 0;
     for (int threads = 0; threads <= capacities.max_threads(); ++threads) {
-      const ResourceVector& both = capacities.when(true, true, threads);
+      const ResourceVector& both = capacities.when(CopyWay::direct, CopyWay::direct, threads);
       up_duplex = std::max(up_duplex, both[kLinkH2d]);
       down_duplex = std::max(down_duplex, both[kLinkD2h]);
     }

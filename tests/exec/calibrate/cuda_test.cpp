@@ -38,7 +38,12 @@ TEST(CalibrateCuda, MeasuresEveryKernelOfSeveralModels) {
   EXPECT_EQ(machine.gpu.attentions.size(), 1u);  // both have the same heads
   EXPECT_GT(machine.host_op_seconds, 0);
   EXPECT_GT(machine.link.duplex_h2d_bytes_per_second, 0);
-  EXPECT_FALSE(machine.cpu.sharing.empty());
+  for (const bool through_rings : {false, true})
+    EXPECT_TRUE(std::any_of(machine.cpu.sharing.begin(), machine.cpu.sharing.end(), [&](const DramSharing& point) {
+      return point.cpu_threads > 0 && point.h2d && point.d2h && point.through_rings == through_rings;
+    }));
+  EXPECT_GT(machine.link.ring_h2d.curve.size(), 1u);
+  EXPECT_GT(machine.link.ring_d2h.curve.size(), 1u);
 }
 
 }  // namespace

@@ -51,11 +51,14 @@ Profile odd_profile() {
   machine.cpu.dram_by_threads = {{1, odd()}, {12, odd()}};
   machine.cpu.adamw_by_threads = {{2, odd()}, {11, odd()}};
   machine.cpu.adamw_bytes_per_parameter = 26.0 + 1.0 / 3.0;
-  machine.cpu.sharing = {{8, true, false, odd(), odd(), 0}, {0, true, true, 0, odd(), odd()}};
+  machine.cpu.sharing = {
+      {8, true, false, odd(), odd(), 0}, {0, true, true, 0, odd(), odd()}, {8, true, false, odd(), odd(), 0, true}};
   machine.link.duplex_h2d_bytes_per_second = odd();
   machine.link.duplex_d2h_bytes_per_second = odd();
   machine.link.h2d = {odd(), 1e-6 / 7, {{1024, 1e-6 / 3}, {65536.5, 1e-5 / 3}}};
   machine.link.d2h = {odd(), 1e-6 / 11, {{2048, 1e-6 / 9}}};
+  machine.link.ring_h2d = {odd(), 0, {{4096, 1e-6 / 13}, {65536, 1e-5 / 13}}};
+  machine.link.ring_d2h = {odd(), 0, {{4096, 1e-6 / 17}}};
   machine.nvme = {500'000'000'001, odd(), odd(), 1e-4 / 3};
   machine.host_op_seconds = 1e-5 / 7;
   return profile;
@@ -102,6 +105,7 @@ void expect_same(const Cpu& a, const Cpu& b) {
     EXPECT_EQ(a.sharing[i].cpu_bytes_per_second, b.sharing[i].cpu_bytes_per_second);
     EXPECT_EQ(a.sharing[i].h2d_bytes_per_second, b.sharing[i].h2d_bytes_per_second);
     EXPECT_EQ(a.sharing[i].d2h_bytes_per_second, b.sharing[i].d2h_bytes_per_second);
+    EXPECT_EQ(a.sharing[i].through_rings, b.sharing[i].through_rings);
   }
 }
 
@@ -184,6 +188,8 @@ TEST(ProfileJson, RoundTripIsExact) {
   expect_same(a.link.d2h, b.link.d2h);
   EXPECT_EQ(a.link.duplex_h2d_bytes_per_second, b.link.duplex_h2d_bytes_per_second);
   EXPECT_EQ(a.link.duplex_d2h_bytes_per_second, b.link.duplex_d2h_bytes_per_second);
+  expect_same(a.link.ring_h2d, b.link.ring_h2d);
+  expect_same(a.link.ring_d2h, b.link.ring_d2h);
   EXPECT_EQ(a.nvme.bytes, b.nvme.bytes);
   EXPECT_EQ(a.nvme.read_bytes_per_second, b.nvme.read_bytes_per_second);
   EXPECT_EQ(a.nvme.write_bytes_per_second, b.nvme.write_bytes_per_second);

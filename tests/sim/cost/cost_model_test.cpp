@@ -222,12 +222,27 @@ TEST(CostModel, MemoryThatIsNotPinnedGoesThroughARing) {
   EXPECT_EQ(cost.launch_seconds, 0);
   EXPECT_DOUBLE_EQ(tiny.cost(down).demand[kLinkD2h] * tiny.cost(down).fluid_seconds, 4);
   // As measured, where it was.
-  tiny.machine.link.ring_h2d_bytes_per_second = kPiece / 2;
+  tiny.machine.link.ring_h2d.bytes_per_second = kPiece / 2;
   EXPECT_DOUBLE_EQ(tiny.cost(up).fluid_seconds, 32);
   // Each of four threads takes 2 s for a piece. One ends 1.5 s after an even share of the work; then the link moves its
   // piece.
   tiny.machine.cpu.cores = 16;
   EXPECT_DOUBLE_EQ(tiny.cost(up).latency_seconds, 1 + 3 * 0.5 + 0.01);
+  // From its beginning to its end, where that was measured: 64 MiB lie half way between 16 MiB (at kPiece / 8 a second)
+  // and 256 MiB (kPiece / 4). What its ends take stays as it is, up to half of it.
+  tiny.machine.link.ring_h2d.curve = {{16 << 20, 32}, {256 << 20, 256}};
+  EXPECT_DOUBLE_EQ(tiny.cost(up).fluid_seconds, 16 / 0.1875 - 2.5);
+  EXPECT_DOUBLE_EQ(tiny.cost(up).latency_seconds, 2.5 + 0.01);
+  EXPECT_EQ(tiny.cost(up).traffic, TrafficClass::none);
+  EXPECT_GT(tiny.cost(up).demand[kCores], 0);
+  tiny.machine.link.ring_h2d.curve = {{16 << 20, 1}};
+  EXPECT_DOUBLE_EQ(tiny.cost(up).latency_seconds, 2 + 0.01);
+  EXPECT_DOUBLE_EQ(tiny.cost(up).fluid_seconds, 2);
+  // What it gets beside others goes by what was measured of that, in which the cores were short as they are.
+  tiny.machine.cpu.sharing = {{0, true, true, 0, kPiece, kPiece, true}};
+  EXPECT_EQ(tiny.cost(up).traffic, TrafficClass::ring_upload);
+  EXPECT_EQ(tiny.cost(down).traffic, TrafficClass::ring_download);
+  EXPECT_EQ(tiny.cost(up).demand[kCores], 0);
   // With 64 MiB more than rings and spare take, the beginning of the arena is pinned.
   tiny.machine.pinned_bytes = 256 << 20;
   EXPECT_EQ(tiny.cost(up).latency_seconds, 0);
@@ -347,6 +362,40 @@ TEST(MachineCapacities, MeasuredSharingIsLinearInThreads) {
   // All together drew 50 + 6 + 60 = 116, more than the 100 of the CPU alone.
   EXPECT_DOUBLE_EQ(capacities.when(false, false, 0)[kDram], 116);
   EXPECT_DOUBLE_EQ(capacities.largest()[kLinkH2d], 10);
+}
+
+// Rings alone give 8 up and 4 down of the link's 10 and 5; both 6 and 3; beside 2 threads less, and they leave the
+// threads less than direct copies do.
+TEST(MachineCapacities, CopiesThroughRingsHaveTheirOwn) {
+  Machine machine = round_machine();
+  machine.link.ring_h2d.bytes_per_second = 8;
+  machine.link.ring_d2h.bytes_per_second = 4;
+  machine.cpu.sharing = {{2, true, false, 60, 9, 0},         {2, true, true, 50, 7, 4},
+                         {0, true, true, 0, 6, 3, true},     {2, true, false, 40, 2, 0, true},
+                         {2, false, true, 45, 0, 1.5, true}, {2, true, true, 30, 1, 0.5, true}};
+  const Capacities capacities = machine_capacities(machine, 2);
+  using enum CopyWay;
+  const auto expect = [&](CopyWay up, CopyWay down, int threads, double h2d, double d2h, double cpu) {
+    SCOPED_TRACE(testing::Message() << static_cast<int>(up) << static_cast<int>(down) << threads);
+    const ResourceVector& capacity = capacities.when(up, down, threads);
+    EXPECT_DOUBLE_EQ(capacity[kLinkH2d], h2d);
+    EXPECT_DOUBLE_EQ(capacity[kLinkD2h], d2h);
+    EXPECT_DOUBLE_EQ(capacity[kCpuTraffic], cpu);
+  };
+  expect(ring, none, 0, 8, 5, kUnlimited);
+  expect(ring, ring, 0, 6, 3, kUnlimited);
+  expect(ring, none, 1, 5, 5, 20);
+  expect(ring, none, 2, 2, 5, 40);
+  expect(none, ring, 2, 10, 1.5, 45);
+  expect(ring, ring, 2, 1, 0.5, 30);
+  // One way directly: it has what it had beside a direct copy, the ring what it has beside a ring.
+  expect(ring, direct, 2, 1, 4, 30);
+  expect(direct, ring, 2, 7, 0.5, 30);
+  expect(direct, none, 2, 9, 5, 60);
+  // DRAM saw 30 + 3 x 1.5 and 40 + 3 x 2 of them: less than the CPU alone.
+  EXPECT_DOUBLE_EQ(capacities.when(none, none, 0)[kDram], 100);
+  machine.cpu.sharing.push_back({2, true, true, 95, 6, 4, true});
+  EXPECT_DOUBLE_EQ(machine_capacities(machine, 2).when(none, none, 0)[kDram], 95 + 30);
 }
 
 // --- bounds
