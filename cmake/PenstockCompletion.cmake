@@ -16,7 +16,7 @@ endforeach()
 list(JOIN commands " " words)
 list(JOIN commands "|" pattern)
 string(REPLACE - _ function "_${NAME}")
-file(WRITE ${OUTPUT} "# bash completion of ${NAME}, made from what its --help says.
+write_whole("# bash completion of ${NAME}, made from what its --help says.
 ${function}() {
   local word=\${COMP_WORDS[COMP_CWORD]} command='' options='--help --version' i
   for ((i = 1; i < COMP_CWORD; ++i)); do

@@ -24,3 +24,10 @@ function(commands_of result help)
   endforeach()
   set(${result} ${commands} PARENT_SCOPE)
 endfunction()
+
+# OUTPUT appears at once: who installs beside this, as tests do, finds the old text or the new one.
+function(write_whole text)
+  string(RANDOM LENGTH 16 ALPHABET 0123456789abcdef digits)
+  file(WRITE ${OUTPUT}.${digits}.tmp "${text}")
+  file(RENAME ${OUTPUT}.${digits}.tmp ${OUTPUT})
+endfunction()

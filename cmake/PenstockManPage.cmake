@@ -30,4 +30,4 @@ foreach(command IN LISTS commands)
 endforeach()
 string(APPEND page ".SH FILES\n.TP\n.I ../share/penstock/scenarios\nthe catalogue, from the folder of the program\n.TP\n\
 .I ../share/penstock/docs\nall commands, scenario files, schedules and the model behind predictions\n")
-file(WRITE ${OUTPUT} "${page}")
+write_whole("${page}")
