@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <atomic>
@@ -70,15 +71,31 @@ class Toucher {
 
 std::string size(std::int64_t bytes) { return format_bytes(static_cast<double>(bytes)); }
 
+/// Of this process, which no plan counts with: "; a process may have 1.00 GiB of address space here (ulimit -v)".
+std::string address_limits_text() {
+  std::string text;
+  const auto add = [&text](auto resource, const char* of, const char* option) {
+    struct rlimit limit {};
+    if (::getrlimit(resource, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+      text += fmt::format("; a process may have {} of {} here (ulimit {})",
+                          size(static_cast<std::int64_t>(limit.rlim_cur)), of, option);
+  };
+  add(RLIMIT_AS, "address space", "-v");
+  add(RLIMIT_DATA, "data", "-d");
+  return text;
+}
+
 }  // namespace
 
 Arena::Arena(std::int64_t bytes, const char* what, const FreeMemory& free) : bytes_(bytes) {
   if (bytes <= 0) return;
   void* memory = mmap(nullptr, static_cast<std::size_t>(bytes), PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED)
+  if (memory == MAP_FAILED) {
+    const std::string why = std::strerror(errno);
     throw DoesNotFit(
-        fmt::format("the {} arena of {} bytes could not be reserved: {}", what, bytes, std::strerror(errno)));
+        fmt::format("the {} arena of {} could not be reserved: {}{}", what, size(bytes), why, address_limits_text()));
+  }
   data_ = static_cast<std::byte*>(memory);
   // Huge pages where the system has them: fewer TLB misses, much faster to touch. Without them all works as well.
   madvise(memory, static_cast<std::size_t>(bytes), MADV_HUGEPAGE);

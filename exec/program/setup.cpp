@@ -25,7 +25,8 @@ namespace fs = std::filesystem;
 /// Where to look: `fit` counts with a drive that this run cannot use.
 std::string what_takes_it(const Scenario& scenario) {
   const PolicyParameters& policy = scenario.policy;
-  if (scenario.machine.nvme.bytes == 0 && !scenario.nvme_paths.empty())
+  const Nvme& drive = scenario.machine.nvme;
+  if (drive.bytes == 0 && drive.read_bytes_per_second <= 0 && !scenario.nvme_paths.empty())
     return fmt::format(
         "{} has no drive, so that none is planned with: `penstock-exec calibrate {} -o profile.json --nvme {}` measures "
         "machine.nvme_path's, and `run --profile profile.json` plans with it",

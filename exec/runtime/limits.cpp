@@ -59,19 +59,20 @@ struct GroupFiles {
   const char* reclaimable[2];  // keys of memory.stat: cache of files goes when memory is asked for
 };
 
-/// The tightest limit from the process's own group up to the mount.
+/// The limit that leaves least, from the process's own group up to the mount: one above it is shared with others.
 void read_groups(const fs::path& mount, const fs::path& group, const GroupFiles& files, MemoryLimits& limits) {
   for (fs::path at = group;; at = at.parent_path()) {
     const fs::path folder = at.empty() ? mount : mount / at;
     for (const char* const file : files.limits) {
       const std::optional<std::int64_t> limit = read_number(folder / file);
       if (!limit || *limit >= limits.physical_bytes) continue;
-      if (limits.container_bytes >= 0 && *limit >= limits.container_bytes) continue;
+      const std::int64_t used = std::max<std::int64_t>(0, read_number(folder / files.used).value_or(0) -
+                                                              read_field(folder / "memory.stat", files.reclaimable[0]) -
+                                                              read_field(folder / "memory.stat", files.reclaimable[1]));
+      if (limits.container_bytes >= 0 && *limit - used >= limits.container_bytes - limits.container_used_bytes)
+        continue;
       limits.container_bytes = *limit;
-      const std::int64_t used = read_number(folder / files.used).value_or(0);
-      limits.container_used_bytes =
-          std::max<std::int64_t>(0, used - read_field(folder / "memory.stat", files.reclaimable[0]) -
-                                        read_field(folder / "memory.stat", files.reclaimable[1]));
+      limits.container_used_bytes = used;
     }
     if (at.empty()) return;
   }

@@ -15,7 +15,7 @@ namespace penstock::exec {
 struct MemoryLimits {
   std::int64_t physical_bytes = 0;        // of the machine
   std::int64_t available_bytes = 0;       // free or reclaimable now (MemAvailable)
-  std::int64_t container_bytes = -1;      // cgroup limit; -1 = none
+  std::int64_t container_bytes = -1;      // cgroup limit, the one that leaves least; -1 = none
   std::int64_t container_used_bytes = 0;  // of it, without what can be reclaimed (the file cache)
   std::int64_t lockable_bytes = -1;       // RLIMIT_MEMLOCK; -1 = unlimited
   std::int64_t huge_page_bytes = 0;       // size of a transparent huge page; 0 = none

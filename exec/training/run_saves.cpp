@@ -117,7 +117,9 @@ std::string RunSaves::expectation() const {
                                  : "";
   const std::string stall =
       expected_.write_rate > 0 && !expected_.update_seconds.empty()
-          ? fmt::format("; training waits for at most {} at that rate", format_seconds(expected_stall()))
+          ? fmt::format(
+                "; training waits for at most {}, if the drive keeps to that rate and steps to what is predicted",
+                format_seconds(expected_stall()))
           : "";
   return fmt::format(
       "saves every {} steps: {} are written beside training{}, each layer before its next update{}{}; {}\n", every_,

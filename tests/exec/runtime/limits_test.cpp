@@ -40,6 +40,19 @@ TEST(MemoryLimits, CgroupTwoTakesTheTightestFromTheProcessUp) {
   EXPECT_EQ(limits.usable_bytes(), 2 * kGiB);
 }
 
+TEST(MemoryLimits, TheGroupThatLeavesLeastCountsThoughItsLimitIsTheLarger) {
+  const TemporaryFolder root;
+  write_meminfo(root, "67108864", "67108864");
+  root.write("proc/self/cgroup", "0::/pod/job\n");
+  root.write("sys/fs/cgroup/pod/job/memory.max", "4294967296\n");
+  root.write("sys/fs/cgroup/pod/job/memory.current", "0\n");
+  root.write("sys/fs/cgroup/pod/memory.max", "8589934592\n");
+  root.write("sys/fs/cgroup/pod/memory.current", "7516192768\n");
+  const MemoryLimits limits = read_memory_limits(root.path());
+  EXPECT_EQ(limits.container_bytes, 8 * kGiB);
+  EXPECT_EQ(limits.usable_bytes(), kGiB);
+}
+
 TEST(MemoryLimits, CgroupOneWithoutALimitHasAnAbsurdNumber) {
   const TemporaryFolder root;
   write_meminfo(root, "8388608", "4194304");
