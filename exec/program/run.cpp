@@ -85,8 +85,9 @@ std::string nothing_left_text(const std::filesystem::path& checkpoint, bool json
 class Run {
  public:
   /// Everything that can be refused is; memory is taken.
-  Run(const RunCommandOptions& options, Scenario scenario, StatusLine& status)
-      : options_(options), status_(status), setup_(prepare_run(options, std::move(scenario), status)) {
+  Run(const RunCommandOptions& options, Scenario scenario, StatusLine& status) : options_(options), status_(status) {
+    stops_.emplace(options_.save);
+    prepare_run(options_, std::move(scenario), status_, setup_);
     if (const auto& path = setup_.scenario.run.metrics; !path.empty())
       metrics_.emplace(path, setup_.steps_before, setup_.schedule.tokens_per_step());
     predict();
@@ -109,10 +110,10 @@ class Run {
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
 
-  /// From here on a wish to end is heard.
+  /// From here on a wish to end leaves time to finish.
   void train() {
     ConsoleLine console(status_, console_options());
-    stops_.emplace(options_.save, setup_);
+    stops_->begins(setup_);
     std::vector<TrainingObserver*> observers{&*stops_, &console, &record_};
     if (metrics_) observers.push_back(&*metrics_);
     TrainingOptions options = training_options(options_, setup_, recorded_);

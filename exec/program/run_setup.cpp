@@ -199,8 +199,7 @@ void plan_and_prove(const RunCommandOptions& options, const MemoryLimits& limits
 
 }  // namespace
 
-RunSetup prepare_run(const RunCommandOptions& options, Scenario given, StatusLine& status) {
-  RunSetup setup;
+void prepare_run(const RunCommandOptions& options, Scenario given, StatusLine& status, RunSetup& setup) {
   setup.scenario = std::move(given);
   require_computed(setup.scenario.model.config, setup.scenario.sequence_length, setup.scenario.rows,
                    options.scenario.scenario.string());
@@ -270,7 +269,6 @@ RunSetup prepare_run(const RunCommandOptions& options, Scenario given, StatusLin
   if (setup.drive) require_room_beside_drive(setup);
   begin_resident_peak();
   status.clear();
-  return setup;
 }
 
 }  // namespace penstock::exec

@@ -61,6 +61,7 @@ struct RunSetup {
 };
 
 /// Everything that can be wrong is found out here, before memory is taken. `options`: as find_start fills them in.
-RunSetup prepare_run(const RunCommandOptions& options, Scenario scenario, StatusLine& status);
+/// `setup`: an empty one, to be filled where it stays.
+void prepare_run(const RunCommandOptions& options, Scenario scenario, StatusLine& status, RunSetup& setup);
 
 }  // namespace penstock::exec

@@ -41,9 +41,21 @@ std::string loss_text(const StopState& state) {
   return fmt::format("{} would be lost and nothing saved to {}", steps, state.save.string());
 }
 
+void say(const std::string& text) {
+  tell(fmt::format("{}penstock-exec: {}\n", ::isatty(STDERR_FILENO) == 1 ? "\r\033[K" : "", text));
+}
+
+/// What has a name on a drive goes with it (exec/store/store_files.h).
+[[noreturn]] void end_process(const std::string& why) {
+  say(why);
+  std::quick_exit(kExitFailed);
+}
+
 }  // namespace
 
 std::string stop_text(const StopState& state) {
+  if (!state.has_begun)
+    return fmt::format("{}: ended before the first step: nothing was started and nothing is lost", state.cause);
   if (state.is_writing) return fmt::format("{}: what was trained is being written and ends by itself", state.cause);
   if (state.wishes == 1)
     return fmt::format("{}: {}; then {}. Once more says what ending at once would lose", state.cause,
@@ -56,19 +68,20 @@ std::string stop_text(const StopState& state) {
                      steps_text(std::min(state.done + 1, state.last), state.last), loss_text(state));
 }
 
-RunStops::RunStops(const std::filesystem::path& save, const RunSetup& setup)
-    : save_(save),
-      setup_(setup),
-      done_(setup.steps_before),
-      last_ns_(now_ns()),
-      saved_(setup.steps_before),
-      part_before_(setup.steps_before),
-      signals_([this](int wishes, std::string_view cause) { heard(wishes, cause); }) {}
+RunStops::RunStops(const std::filesystem::path& save)
+    : save_(save), signals_([this](int wishes, std::string_view cause) { heard(wishes, cause); }) {}
 
 RunStops::~RunStops() {
   const std::lock_guard lock(mutex_);
   has_ended_ = true;
   changed_.notify_all();
+}
+
+void RunStops::begins(const RunSetup& setup) {
+  const std::lock_guard lock(mutex_);
+  setup_ = &setup;
+  done_ = saved_ = part_before_ = setup.steps_before;
+  last_ns_ = now_ns();
 }
 
 void RunStops::training_after(std::int64_t step) {
@@ -102,9 +115,12 @@ void RunStops::writing() {
 }
 
 void RunStops::heard(int wishes, std::string_view cause) {
-  StopState state{wishes, cause, 0, done_, 0, -1, save_, false};
+  StopState state{wishes, cause, 0, 0, 0, -1, save_, false};
   {
     const std::lock_guard lock(mutex_);
+    state.has_begun = setup_ != nullptr;
+    if (!state.has_begun) end_process(stop_text(state));  // nothing begins meanwhile
+    state.done = done_;
     state.is_writing = is_writing_;
     state.before = saved_;
     state.last = part_before_;
@@ -113,22 +129,21 @@ void RunStops::heard(int wishes, std::string_view cause) {
   state.seconds_left = seconds_left(state.last - state.done);
   const std::string text = stop_text(state);
   if (wishes >= 3 && !state.is_writing) return end_at_once(text);
-  tell(fmt::format("{}penstock-exec: {}\n", ::isatty(STDERR_FILENO) == 1 ? "\r\033[K" : "", text));
+  say(text);
 }
 
 void RunStops::end_at_once(const std::string& why) {
   control_.abort(why);
   std::unique_lock lock(mutex_);
   if (changed_.wait_for(lock, kPatience, [this] { return is_writing_ || has_ended_; })) return;
-  tell(fmt::format("penstock-exec: {}\n", why));
   // A checkpoint that is being written ends as that of a killed run does; the states are lost either way.
-  std::_Exit(kExitFailed);
+  end_process(why);
 }
 
 double RunStops::seconds_left(std::int64_t steps) const {
   double step = step_seconds_;
-  const bool is_modelled = setup_.scenario.machine.gpu.is_host == setup_.backend->is_host();
-  if (step <= 0 && is_modelled) step = predicted_step_seconds(setup_);  // of another machine it would say nothing
+  const bool is_modelled = setup_->scenario.machine.gpu.is_host == setup_->backend->is_host();
+  if (step <= 0 && is_modelled) step = predicted_step_seconds(*setup_);  // of another machine it would say nothing
   if (step <= 0) return -1;
   return std::max(0.0, step * static_cast<double>(steps) - static_cast<double>(now_ns() - last_ns_) * 1e-9);
 }

@@ -1,5 +1,5 @@
-// A run that is asked to end before its last step: finishes what has begun, and says how long that takes; what ending
-// at once would lose is said before it is done.
+// A run that is asked to end. Before its first step that loses nothing, and the first wish ends it at once. From then on
+// it finishes what has begun, and says how long that takes; what ending at once would lose is said before it is done.
 //   first wish   the steps that have begun are the last ones; says what is finished and for how long
 //   second       says what would be lost
 //   third        ends the run at once: its states are of no step, nothing is saved. An op that does not end within a
@@ -32,14 +32,18 @@ struct StopState {
   double seconds_left = -1;    // until then; 0: more than expected has passed; negative: not known
   std::filesystem::path save;  // empty: none
   bool is_writing = false;     // no step runs any more
+  bool has_begun = true;       // a step may run
 };
 std::string stop_text(const StopState& state);
 
 class RunStops : public TrainingObserver {
  public:
-  /// Hears signals as long as it lives. Both must outlive it.
-  RunStops(const std::filesystem::path& save, const RunSetup& setup);
+  /// Hears signals as long as it lives. `save`, which must outlive it: where the run is saved, empty: nowhere.
+  explicit RunStops(const std::filesystem::path& save);
   ~RunStops() override;
+
+  /// The first step comes next. `setup` must outlive this.
+  void begins(const RunSetup& setup);
 
   RunControl& control() { return control_; }
   void training_after(std::int64_t step) override;
@@ -55,16 +59,17 @@ class RunStops : public TrainingObserver {
   double seconds_left(std::int64_t steps) const;
 
   const std::filesystem::path& save_;
-  const RunSetup& setup_;
   RunControl control_;
   // Of the last step that ended, or of when training went on, and how long that step took (0: none did).
-  std::atomic<std::int64_t> done_, last_ns_;
+  std::atomic<std::int64_t> done_{0}, last_ns_{0};
   std::atomic<double> step_seconds_{0};
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool is_writing_ = false, has_ended_ = false;  // guarded by mutex_, as what follows is
-  std::int64_t saved_, part_before_;             // steps
-  StopSignals signals_;                          // last: it calls `heard`
+  // Guarded by mutex_, as what follows is.
+  const RunSetup* setup_ = nullptr;  // once it has begun
+  bool is_writing_ = false, has_ended_ = false;
+  std::int64_t saved_ = 0, part_before_ = 0;  // steps
+  StopSignals signals_;                       // last: it calls `heard`
 };
 
 }  // namespace penstock::exec

@@ -180,7 +180,7 @@ class Run {
     }
     if (options_.on_unkillable) return options_.on_unkillable(text);
     std::fprintf(stderr, "penstock-exec: %s\n", text.c_str());
-    std::_Exit(1);
+    std::quick_exit(1);
   }
 
   const BoundSchedule& bound_;

@@ -31,7 +31,7 @@ struct ExecutorOptions {
   UpdateGates* gates = nullptr;                 // of the bound schedule's; nullptr: all are open
   // Tests: called on the executing thread before each op of a host lane.
   std::function<void(const Op&, int step, const Board&)> before_host_op;
-  // When a watchdog's abort does not end the run either (an op never returns). Empty: say so on stderr and _Exit(1).
+  // When a watchdog's abort does not end the run either (an op never returns). Empty: say so on stderr and std::quick_exit(1).
   std::function<void(const std::string&)> on_unkillable;
 };
 

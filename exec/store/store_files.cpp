@@ -12,10 +12,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <climits>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <system_error>
 #include <utility>
 
@@ -149,6 +151,40 @@ bool is_named(int file, const fs::path& path) {
          named.st_dev == opened.st_dev;
 }
 
+/// Files of stores that have a name and are to lose it, at the latest by std::quick_exit.
+class NamedFiles {
+ public:
+  void add(int descriptor, const fs::path& path) {
+    const std::lock_guard lock(mutex_);
+    files_.emplace(descriptor, path);
+  }
+  /// The file is still locked: whoever opened it sees that it lost its name.
+  void remove(int descriptor) {
+    const std::lock_guard lock(mutex_);
+    if (const auto file = files_.extract(descriptor)) remove_name(file.key(), file.mapped());
+  }
+  void remove_all() {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [descriptor, path] : files_) remove_name(descriptor, path);
+    files_.clear();
+  }
+
+ private:
+  static void remove_name(int descriptor, const fs::path& path) {
+    if (is_named(descriptor, path)) ::unlink(path.c_str());
+  }
+
+  std::mutex mutex_;
+  std::map<int, fs::path> files_;  // by descriptor
+};
+
+NamedFiles& named_files() {
+  static NamedFiles files;
+  static const int registered = std::at_quick_exit([] { named_files().remove_all(); });
+  static_cast<void>(registered);
+  return files;
+}
+
 /// Opened and locked. `exists`: was there before.
 int open_locked(const StorePlace& place, const fs::path& folder, const fs::path& path, bool& exists) {
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
@@ -208,8 +244,7 @@ StoreFiles::StoreFiles(StoreFiles&& other) noexcept
 
 void StoreFiles::release() {
   for (const File& file : files_) {
-    // Still locked: whoever opened it sees that it lost its name.
-    if (file.is_ours && is_named(file.descriptor, file.path)) ::unlink(file.path.c_str());
+    named_files().remove(file.descriptor);
     ::close(file.descriptor);
   }
   files_.clear();
@@ -230,7 +265,8 @@ void StoreFiles::take(const StorePlace& place, std::size_t index, std::int64_t b
   }
   bool exists = false;
   const int file = open_locked(place, folder, path, exists);
-  files_.push_back({path, file, !exists});
+  files_.push_back({path, file});
+  if (!exists) named_files().add(file, path);
   struct stat status {};
   ::fstat(file, &status);
   if (exists && status.st_size > 0) {
@@ -248,7 +284,8 @@ void StoreFiles::take(const StorePlace& place, std::size_t index, std::int64_t b
     notes_.push_back(fmt::format("{}: {}. They are not used: all is written anew", path.string(), whose));
     free_bytes += static_cast<std::int64_t>(status.st_blocks) * 512;
   }
-  files_.back().is_ours = true;
+  if (exists) named_files().add(file, path);
+  if (!place.named) named_files().remove(file);
   const std::int64_t needed = kDataOffset + bytes;
   const auto size = [](std::int64_t value) { return format_bytes(static_cast<double>(value)); };
   const auto no_room = [&](const std::string& why) {
@@ -282,10 +319,6 @@ void StoreFiles::take(const StorePlace& place, std::size_t index, std::int64_t b
     notes_.push_back(fmt::format("{} {}: its file system sets no places aside, so {} of zeros were written", place.key,
                                  folder.string(), size(needed)));
   if (::fsync(file) != 0) refuse(place, folder, fmt::format("cannot be written: {}", reason(errno)));
-  if (!place.named) {
-    ::unlink(path.c_str());
-    files_.back().is_ours = false;
-  }
   sync_folder(folder);
 }
 

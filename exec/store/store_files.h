@@ -1,4 +1,5 @@
-// The files of a store: one in each folder that it was given, made before anything is trained and gone with the run.
+// The files of a store: one in each folder that it was given, made before anything is trained and gone with the run,
+// also where the process ends by std::quick_exit: whoever ends a run at once ends it so, and never by std::_Exit.
 //
 // What lies in them changes while training, so that a run that is killed leaves states that are of no step. Nothing is
 // ever resumed from them: a checkpoint is a copy. A header says whose they are:
@@ -58,7 +59,6 @@ class StoreFiles {
   struct File {
     std::filesystem::path path;
     int descriptor = -1;
-    bool is_ours = false;  // may be removed
   };
   void take(const StorePlace& place, std::size_t index, std::int64_t bytes);
   void release();
