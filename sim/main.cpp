@@ -125,7 +125,8 @@ void add_sweep(CLI::App& program, SweepOptions& options, Chosen& chosen) {
       ->allow_extra_args(false);
   command->add_option("--format", options.format, "md, csv or json")
       ->check(one_of({"md", "csv", "json"}))
-      ->capture_default_str();
+      ->capture_default_str()
+      ->excludes("--json");
   add_html(command, options.html);
   command->add_flag("--search", options.search, "with the planner's schedule for each row");
   command->add_option("--threads", options.threads, "0 = all cores")->check(CLI::Range(0, 4096));

@@ -13,6 +13,7 @@
 #include "exec/numerics/bf16.h"
 #include "exec/optimizer/adamw.h"
 #include "exec/optimizer/thread_team.h"
+#include "exec/runtime/limits.h"
 #include "exec/runtime/recorder.h"
 #include "shared/random.h"
 
@@ -39,13 +40,11 @@ void fill_random(const Arena& arena, int threads) {
   });
 }
 
-int all_threads() { return static_cast<int>(std::max(1u, std::thread::hardware_concurrency())); }
-
 }  // namespace
 
 CudaCopies::Direction::Direction()
     : host(kRoom, "calibration"), registration(host.data(), static_cast<std::size_t>(kRoom)), device(kRoom) {
-  fill_random(host, all_threads());
+  fill_random(host, usable_cores());
   PENSTOCK_CUDA(cudaMemcpy(device.data(), host.data(), static_cast<std::size_t>(kRoom), cudaMemcpyHostToDevice));
 }
 
@@ -161,7 +160,7 @@ CudaCopies::Rates CudaCopies::beside(bool h2d, bool d2h, const std::function<voi
 
 CudaRingCopies::Direction::Direction(int threads)
     : host(kRoom, "calibration"), device(kRoom), ring(stream.get(), threads) {
-  fill_random(host, all_threads());
+  fill_random(host, usable_cores());
 }
 
 void CudaRingCopies::Direction::copy(bool h2d, std::int64_t bytes) {
@@ -199,7 +198,7 @@ AdamwLoad::AdamwLoad(std::int64_t elements)
       layers_(std::max<std::int64_t>(1, kAdamwRoom / stride_)),
       arena_(layers_ * stride_, "calibration") {
   // The m and v of a layer come first: floats around 1e-3, v positive; the rest is bf16.
-  for_ranges(layers_ * stride_ / 4, 1024, all_threads(), [&](std::int64_t begin, std::int64_t end) {
+  for_ranges(layers_ * stride_ / 4, 1024, usable_cores(), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       const std::uint64_t bits = random64(3, static_cast<std::uint64_t>(i));
       const std::int64_t in_layer = i * 4 % stride_;
@@ -239,7 +238,7 @@ double AdamwLoad::run(int threads, double seconds) {
 
 Triad::Triad()
     : to_(kTriadArray, "calibration"), from_(kTriadArray, "calibration"), other_(kTriadArray, "calibration") {
-  for_ranges(kTriadArray / 4, 4096, all_threads(), [this](std::int64_t begin, std::int64_t end) {
+  for_ranges(kTriadArray / 4, 4096, usable_cores(), [this](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i)
       floats(from_)[i] = floats(other_)[i] = static_cast<float>(random64(5, static_cast<std::uint64_t>(i)) >> 40);
   });

@@ -10,6 +10,7 @@
 #include "exec/optimizer/adamw.h"
 #include "exec/optimizer/norm.h"
 #include "exec/optimizer/thread_team.h"
+#include "exec/runtime/limits.h"
 #include "exec/runtime/recorder.h"
 #include "shared/ir/host_pass_names.h"
 #include "shared/random.h"
@@ -21,8 +22,6 @@ constexpr auto kPause = std::chrono::milliseconds(2);  // helpers sleep within m
 constexpr auto kNothing = [](const auto&) {};          // to prepare
 constexpr ElementType kGradientTypes[] = {ElementType::bf16, ElementType::fp32};
 
-int all_threads() { return static_cast<int>(std::max(1u, std::thread::hardware_concurrency())); }
-
 }  // namespace
 
 /// The planes of one layer.
@@ -33,7 +32,7 @@ struct HostPasses::Layer {
 
 HostPasses::HostPasses(std::int64_t room_bytes) : arena_(room_bytes, "calibration") {
   // Words that are sound as one fp32 and as two bf16, all positive, of any exponent from 2^-15 to 2^-8.
-  for_ranges(arena_.bytes() / 4, 1024, all_threads(), [&](std::int64_t begin, std::int64_t end) {
+  for_ranges(arena_.bytes() / 4, 1024, usable_cores(), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       const auto word =
           static_cast<std::uint32_t>((random64(3, static_cast<std::uint64_t>(i)) & 0x03FF03FFu) + 0x38003800u);

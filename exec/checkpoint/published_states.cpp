@@ -13,6 +13,7 @@
 #include "exec/checkpoint/weight_files.h"
 #include "exec/checkpoint/weight_hints.h"
 #include "exec/optimizer/thread_team.h"
+#include "exec/runtime/limits.h"
 #include "shared/error.h"
 #include "shared/ir/schedule_names.h"
 #include "shared/model/rotary_frequencies.h"
@@ -27,8 +28,6 @@ constexpr std::string_view kRotaryTable = "rotary_emb.inv_freq";
 constexpr std::int64_t kPiece = std::int64_t{1} << 20;  // elements compared at a time
 // A table may have been rounded to bf16 (2^-9 of a value) or, far down, to the steps of fp16 (2^-24).
 constexpr double kTableShare = 1.0 / 128, kTableStep = 1.0 / (1 << 24);
-
-int all_cores() { return static_cast<int>(std::max(1u, std::thread::hardware_concurrency())); }
 
 class PublishedStates : public StateSource {
  public:
@@ -211,7 +210,7 @@ class PublishedStates : public StateSource {
     if (head.tensor->shape != tied.shape || !head.tensor->type)
       fail(fmt::format("is {} {}, the embedding {} {}", head.tensor->dtype, shape_text(head.tensor->shape), tied.dtype,
                        shape_text(tied.shape)));
-    for_ranges(tied.elements, kPiece, all_cores(), [&](std::int64_t begin, std::int64_t end) {
+    for_ranges(tied.elements, kPiece, usable_cores(), [&](std::int64_t begin, std::int64_t end) {
       std::vector<float> one, other;
       for (std::int64_t first = begin; first < end; first += kPiece) {
         one.resize(static_cast<std::size_t>(std::min(kPiece, end - first)));

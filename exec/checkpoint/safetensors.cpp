@@ -21,6 +21,7 @@
 #include "exec/checkpoint/foreign_file.h"
 #include "exec/numerics/bf16.h"
 #include "exec/optimizer/thread_team.h"
+#include "exec/runtime/limits.h"
 #include "shared/error.h"
 #include "shared/files.h"
 #include "shared/json_reader.h"
@@ -358,8 +359,7 @@ void SafetensorsFile::verify() const {
           "written; take another copy",
           path_.string(), shown_name(name), checksum, *tensor.checksum));
   };
-  const int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  for_ranges(static_cast<std::int64_t>(checked.size()), 1, threads, [&](std::int64_t begin, std::int64_t end) {
+  for_ranges(static_cast<std::int64_t>(checked.size()), 1, usable_cores(), [&](std::int64_t begin, std::int64_t end) {
     for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i)
       verify_one(checked[i].first, *checked[i].second);
   });

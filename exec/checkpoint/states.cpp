@@ -15,6 +15,7 @@
 #include "exec/checkpoint/state_updates.h"
 #include "exec/numerics/bf16.h"
 #include "exec/optimizer/planes.h"
+#include "exec/runtime/limits.h"
 #include "shared/error.h"
 #include "shared/random.h"
 
@@ -150,7 +151,7 @@ void load_states(const Schedule& schedule, const Model& model, const TierMemorie
   };
   {
     std::vector<std::jthread> others;
-    for (unsigned i = 1; i < std::thread::hardware_concurrency(); ++i) others.emplace_back(work);
+    for (int i = 1; i < usable_cores(); ++i) others.emplace_back(work);
     work();
   }
   if (error) std::rethrow_exception(error);

@@ -49,7 +49,8 @@ int devices_command(const DevicesCommandOptions& options) {
     return kExitDone;
   }
   fmt::print("backend host  always usable\n");
-  fmt::print("  cpu         {}, {} cores for this process\n", cpu_name(), limits.cores);
+  fmt::print("  cpu         {}, {} for this process\n", cpu_name(),
+             limits.cores == 1 ? "1 core" : fmt::format("{} cores", limits.cores));
   fmt::print("  kernels     {}\n", describe_cpu_target());
   fmt::print("  memory      {}, of which a run can take {} now (container limit: {})\n",
              format_bytes(static_cast<double>(limits.physical_bytes)),

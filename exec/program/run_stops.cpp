@@ -54,8 +54,7 @@ void say(const std::string& text) {
 }  // namespace
 
 std::string stop_text(const StopState& state) {
-  if (!state.has_begun)
-    return fmt::format("{}: ended before the first step: nothing was started and nothing is lost", state.cause);
+  if (!state.has_begun) return fmt::format("{}: ended before the first step: nothing is lost", state.cause);
   if (state.is_writing) return fmt::format("{}: what was trained is being written and ends by itself", state.cause);
   if (state.wishes == 1)
     return fmt::format("{}: {}; then {}. Once more says what ending at once would lose", state.cause,

@@ -170,4 +170,9 @@ void require_host_memory(const Schedule& schedule, const std::vector<std::int64_
       static_cast<double>(needed - limits.usable_bytes()) / (1 << 30), set));
 }
 
+int usable_cores() {
+  static const int cores = read_memory_limits().cores;
+  return cores;
+}
+
 }  // namespace penstock::exec

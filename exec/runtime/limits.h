@@ -28,6 +28,9 @@ struct MemoryLimits {
 /// `root` is "/" but in tests.
 MemoryLimits read_memory_limits(const std::filesystem::path& root = "/");
 
+/// MemoryLimits::cores, read once: how many threads of this process can run at a time.
+int usable_cores();
+
 /// What an arena of a run may take, by read_memory_limits: it leaves its page tables, and where it is pinned what the
 /// driver needs for that and a little for the system.
 FreeMemory free_for_arena(std::int64_t bytes, bool pinned);

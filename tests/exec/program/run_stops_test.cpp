@@ -37,6 +37,12 @@ TEST(StopText, SaysWhatEndingAtOnceLoses) {
             "SIGTERM for the third time: ended within step 12: steps 1 to 12 would be lost and nothing saved to ck");
 }
 
+TEST(StopText, BeforeTheFirstStepNothingIsLost) {
+  StopState state{1, "Ctrl-C", 0, 0, 0, -1, "ck", false};
+  state.has_begun = false;
+  EXPECT_EQ(stop_text(state), "Ctrl-C: ended before the first step: nothing is lost");
+}
+
 TEST(StopText, WritingIsNeverCutShort) {
   for (const int wishes : {1, 2, 3, 7})
     EXPECT_EQ(stop_text({wishes, "Ctrl-C", 0, 4, 4, 0, "ck", true}),
