@@ -51,8 +51,11 @@ Training::Training(const Schedule& schedule, const Model& model, Backend& backen
     : schedule_(schedule), model_(model), backend_(backend), arena_bytes_(penstock::exec::arena_bytes(schedule)) {
   for (std::size_t tier = 0; tier < schedule.tiers.size(); ++tier) {
     const TierKind kind = schedule.tiers[tier].kind;
-    if (kind == TierKind::nvme && drive == nullptr) throw std::logic_error("a schedule with NVMe needs a drive");
-    memories_.push_back(kind == TierKind::nvme ? std::move(drive) : backend.allocate(kind, arena_bytes_[tier]));
+    // Nothing may be on it, as where the layers that would be are frozen: then no drive is needed.
+    const bool on_drive = kind == TierKind::nvme && arena_bytes_[tier] > 0;
+    if (on_drive && drive == nullptr) throw std::logic_error("a schedule with NVMe needs a drive");
+    const TierKind in_memory = kind == TierKind::nvme ? TierKind::dram : kind;
+    memories_.push_back(on_drive ? std::move(drive) : backend.allocate(in_memory, arena_bytes_[tier]));
   }
   bound_ = bind_schedule(schedule, model, memories_);
   for (BoundOp& op : bound_.ops)
