@@ -92,6 +92,12 @@ TEST_F(DriveTest, TheLossesAreThoseOfDramAndNothingIsLeft) {
   EXPECT_MENTIONS(outcome.out, "\nNVMe: keeps ");
 }
 
+// The states that would be on the drive are a frozen layer's, which has none: nothing is there, and no folder is needed.
+TEST_F(DriveTest, WhatIsFrozenNeedsNone) {
+  const std::string frozen = "--set policy.name=megatrain --set optimizer.freeze=layers.2 ";
+  EXPECT_EQ(losses(frozen + "--set policy.nvme_states=1"), losses(frozen));
+}
+
 TEST_F(DriveTest, FoldersInWhichNothingCanBeKeptAreRefused) {
   const auto with = [](const std::string& path) {
     return "run s.toml --set policy.nvme_states=all --set machine.nvme_path=" + path;
