@@ -13,7 +13,6 @@
 #include <utility>
 #include <vector>
 
-#include "exec/runtime/limits.h"
 #include "shared/error.h"
 #include "shared/units.h"
 
@@ -31,7 +30,7 @@ class Toucher {
   /// False if it gave up.
   bool touch_all() {
     if (!leaves_enough(bytes_)) return false;
-    const std::int64_t threads = usable_cores();
+    const std::int64_t threads = std::max(1u, std::thread::hardware_concurrency());
     const std::int64_t share = (bytes_ / threads / kPage + 1) * kPage;
     std::vector<std::jthread> workers;
     for (std::int64_t begin = 0; begin < bytes_; begin += share)

@@ -125,8 +125,8 @@ TEST_F(ValidationTest, TheModelMayLieBesideTheRecording) {
   for (const char* file : {"moved.json", "desk.json"}) fs::copy_file(runs() / file, away.path() / file);
   fs::copy_file(folder_.path() / "models/tiny.json", away.path() / "tiny.json");  // not where the scenario says
   EXPECT_MENTIONS(error_of(away.path()),
-                  "models/tiny.json is neither beside the recording nor in a folder above; "
-                  "put it at " +
+                  "models/tiny.json is neither beside the recording nor in a folder above nor in the "
+                  "catalogue; put it at " +
                       (away.path() / "models/tiny.json").string());
   fs::copy_file(folder_.path() / "models/tiny.json", away.path() / "models/tiny.json");
   const Rows rows = validate_folder(away.path(), {});
