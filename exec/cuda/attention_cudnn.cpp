@@ -229,13 +229,7 @@ const char* Attention::name() {
   return text.c_str();
 }
 
-std::string Attention::note() {
-  return cudnn_missing().empty()
-             ? ""
-             : own_attention_note(
-                   cudnn_missing() +
-                   "; `pip install nvidia-cudnn-cu13 nvidia-cuda-nvrtc` or NVIDIA's own packages bring it");
-}
+std::string Attention::note() { return cudnn_missing().empty() ? "" : own_attention_note(cudnn_missing()); }
 
 void Attention::forward(const AttentionSpec& shape, const std::int32_t* document_starts, const std::uint16_t* qkv,
                         const ChunkKeys& keys, std::uint16_t* context, float* lse, LibraryWorkspace workspace,

@@ -4,7 +4,9 @@
 #include <dlfcn.h>
 #include <nvrtc.h>
 
+#include <cstdlib>
 #include <string>
+#include <string_view>
 
 #define PENSTOCK_TEXT_OF(value) #value
 #define PENSTOCK_TEXT(value) PENSTOCK_TEXT_OF(value)
@@ -33,13 +35,20 @@ constexpr const char* kLibrary = "libcudnn.so." PENSTOCK_TEXT(CUDNN_MAJOR);
 class Cudnn {
  public:
   Cudnn() {
+    // The driver then compiles every kernel from PTX; cuDNN has none of its attention and fails when that is executed.
+    if (const char* const forced = std::getenv("CUDA_FORCE_PTX_JIT");
+        forced != nullptr && forced == std::string_view("1")) {
+      missing = "the environment's CUDA_FORCE_PTX_JIT=1 forbids its kernels, which it has no PTX of";
+      return;
+    }
     // cuDNN loads NVRTC by itself, from fewer places than the linker knows. Without it cuDNN refuses what it would
     // compile, and says so.
     dlopen(PENSTOCK_NVRTC, RTLD_NOW | RTLD_GLOBAL);
     void* const library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) {
       const char* const why = dlerror();
-      missing = why == nullptr ? std::string(kLibrary) + " cannot be loaded" : why;
+      missing = (why == nullptr ? std::string(kLibrary) + " cannot be loaded" : why) +
+                "; `pip install nvidia-cudnn-cu13 nvidia-cuda-nvrtc` or NVIDIA's own packages bring it";
       return;
     }
 #define PENSTOCK_FIND(name) find(library, #name, name)
