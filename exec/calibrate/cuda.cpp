@@ -4,9 +4,9 @@
 #include <chrono>
 #include <fstream>
 #include <set>
-#include <utility>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "exec/calibrate/calibrate.h"
 #include "exec/calibrate/cuda_machine.h"
