@@ -1,8 +1,8 @@
 // Forms of the grouped weight gradients that may be faster than the product's, for experts_bench alone.
 //
 // Such a product of an expert with few rows is a short sum (1,024 rows are 16 pieces of 64) behind which a whole tile of fp32
-// is read and written: of Qwen3-30B-A3B's down matrices with 16,384 tokens 0.8 GB each way, 0.34 ms at 4.8 TB/s, beside
-// 412 GFLOP, 0.63 ms at 650 TFLOP/s. The product's form (128 x 256, both groups of warps on one tile) does one after the other.
+// is read and written: of Qwen3-30B-A3B's down matrices with 16,384 tokens 0.8 GB each way, beside 412 GFLOP. The product's
+// form (128 x 256, both groups of warps on one tile) does one after the other (docs/experts.md).
 #pragma once
 
 #include <vector>
